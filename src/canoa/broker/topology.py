@@ -1,0 +1,73 @@
+"""Every exchange, queue and key Canoa uses on a broker, named once.
+
+Queue arguments can never be changed on a live broker, so there are few of them; when one must change, the name gets a
+version. Who declares what: workers (or `canoa actions declare`) the queues of actions, everyone his own reply queue.
+"""
+
+from __future__ import annotations
+
+from canoa.broker.port import Binding, Declaration, Exchange, ExchangeKind, Queue
+
+RUNGS_S: tuple[float, ...] = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+"""The ladder on which retries wait. Queue-level TTL, since a per-message TTL would wait behind the queue's head."""
+
+DEAD = "canoa.dead"
+"""Exchange and queue of dead letters."""
+
+CANCEL = "canoa.cancel"
+"""Fanout of cancellation notices; every worker binds a queue of its own."""
+
+REPLY_EXPIRES_S = 600.0
+"""How long results wait for a caller that lost its link. Longer bridges longer cuts, and keeps garbage longer."""
+
+
+def action_queue_name(action: str) -> str:
+    return f"canoa.action.{action}"
+
+
+def suspect_queue_name(action: str) -> str:
+    return f"canoa.suspect.{action}"
+
+
+def rung_name(delay_s: float) -> str:
+    return f"canoa.retry.{round(delay_s * 1000)}ms"
+
+
+def reply_queue(client_id: str) -> Queue:
+    """Durable with an expiry: it outlives a cut link and a broker restart, not its caller."""
+    return Queue(name=f"canoa.reply.{client_id}", expires_s=REPLY_EXPIRES_S)
+
+
+def cancel_queue(node_id: str) -> tuple[Queue, Binding]:
+    queue = Queue(name=f"canoa.cancel.{node_id}", exclusive=True)
+    return queue, Binding(exchange=CANCEL, queue=queue.name)
+
+
+def shared() -> list[Declaration]:
+    """What all workers share: the retry ladder, the dead letters, the cancellation notices.
+
+    A rung is a fanout, so the message keeps the routing key it was sent with: its action's queue, to which the rung's
+    queue dead-letters it through the default exchange once its time has come.
+    """
+    declared: list[Declaration] = [
+        Exchange(name=CANCEL, kind=ExchangeKind.FANOUT),
+        Exchange(name=DEAD, kind=ExchangeKind.FANOUT),
+        Queue(name=DEAD),
+        Binding(exchange=DEAD, queue=DEAD),
+    ]
+    for delay_s in RUNGS_S:
+        name = rung_name(delay_s)
+        declared += [
+            Exchange(name=name, kind=ExchangeKind.FANOUT),
+            Queue(name=name, message_ttl_s=delay_s, dead_letter_exchange=""),
+            Binding(exchange=name, queue=name),
+        ]
+    return declared
+
+
+def of_action(action: str, *, quorum: bool = False, max_priority: int | None = None) -> list[Declaration]:
+    """An action's queue, and the one where messages that may have ended a worker wait to run alone."""
+    return [
+        Queue(name=action_queue_name(action), quorum=quorum, max_priority=max_priority),
+        Queue(name=suspect_queue_name(action), quorum=quorum),
+    ]

@@ -1,0 +1,144 @@
+"""Every error Canoa raises, branched by what the caller can do about it.
+
+One root, `CanoaError`. Below it: *retry* (nothing wrong with the request, the world was not ready), *fix your code*
+(the same call will fail again), and *the task ended* (it was accepted and this is how it went).
+Adapters translate their driver's errors into these and keep the cause.
+"""
+
+from __future__ import annotations
+
+
+class CanoaError(Exception):
+    """The root of everything Canoa raises on purpose."""
+
+
+# --- Retry: the request was fine ------------------------------------------------------------------
+
+
+class BrokerUnreachable(CanoaError):
+    """No link to the broker. Nothing was sent; retrying is safe."""
+
+
+class BrokerBlocked(BrokerUnreachable):
+    """The broker takes no messages for now (memory or disk alarm). Nothing was sent; retrying is safe."""
+
+
+class DeliveryUnknown(CanoaError):
+    """The link broke, or the broker refused, before the answer came. Retry only what is idempotent."""
+
+
+class BrokerRefusedMessage(CanoaError):
+    """The broker answered no (`basic.nack`): its queue is full or failed. It was not stored; retrying is safe."""
+
+
+class ResultNotReady(CanoaError, TimeoutError):
+    """The wait ended before the task did. The handle stays usable: wait again, or cancel it."""
+
+
+# --- Fix your code or your setting: the same call will fail again -----------------------------------
+
+
+class WrongUse(CanoaError):
+    """The request cannot work as it stands."""
+
+
+class BrokerRefusedLogin(WrongUse):
+    """The broker does not accept the credentials, or the virtual host does not exist. Not retried at start."""
+
+
+class BrokerRefusedOperation(WrongUse):
+    """The broker closed the channel: permission denied, or a declaration that differs from what exists."""
+
+
+class QueueMissing(WrongUse):
+    """The queue does not exist."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"queue {queue!r} does not exist")
+        self.queue = queue
+
+
+class Unroutable(WrongUse):
+    """No queue is bound where the message was sent (`mandatory`). The broker did not keep it."""
+
+
+class UnknownAction(WrongUse):
+    """Nobody ever offered this action on this broker."""
+
+    def __init__(self, action: str) -> None:
+        super().__init__(
+            f"no worker has ever offered action {action!r} on this broker; "
+            f"start one (`canoa worker module:app`), or declare its queue first (`canoa actions declare module:app`)"
+        )
+        self.action = action
+
+
+class ActionDefinitionError(WrongUse):
+    """A function cannot become an action: its parameters or its result cannot travel."""
+
+
+class ArgumentsRefused(WrongUse):
+    """Arguments that do not fit the action's parameters. Refused before anything was sent, or by the worker."""
+
+
+class PayloadTooLarge(WrongUse):
+    """A body over the size limit."""
+
+    def __init__(self, what: str, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"{what} is {size_bytes:,} bytes, over the limit of {limit_bytes:,}; "
+            f"send a reference (a path, a URL) instead, or raise CANOA_MAX_PAYLOAD_BYTES on both sides"
+        )
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class Undecodable(WrongUse):
+    """Bytes that are not what they claim to be: content type, compression, JSON or msgpack, nesting."""
+
+
+class SettingError(WrongUse):
+    """A setting or argument with a value that cannot be used."""
+
+
+# --- The task ended, and not with a result ----------------------------------------------------------
+
+
+class TaskEnded(CanoaError):
+    """An accepted task that ended without a result. `task_id` names it in logs and dead letters."""
+
+    def __init__(self, message: str, *, task_id: str) -> None:
+        super().__init__(message)
+        self.task_id = task_id
+
+
+class ActionFailed(TaskEnded):
+    """The action raised on its last attempt. `error_type`, `detail` and `remote_traceback` are the worker's words."""
+
+    def __init__(
+        self, message: str, *, task_id: str, error_type: str, attempts: int, remote_traceback: str = ""
+    ) -> None:
+        super().__init__(message, task_id=task_id)
+        self.error_type = error_type
+        self.attempts = attempts
+        self.remote_traceback = remote_traceback
+
+
+class ActionTimedOut(TaskEnded):
+    """The last attempt ran longer than the action's `timeout`."""
+
+
+class TaskExpired(TaskEnded):
+    """The task did not start within its `queue_timeout`."""
+
+
+class TaskCancelled(TaskEnded):
+    """The task was cancelled. It may still have run: see `docs/concepts/guarantees.md`."""
+
+
+class TaskPoisoned(TaskEnded):
+    """The task ended its worker's process `max_crashes` times and now waits among the dead letters."""
+
+
+class TaskRefused(TaskEnded):
+    """The worker could not use the request (arguments, encoding, size) or could not encode the result."""
