@@ -152,6 +152,9 @@ class Consumer(Protocol):
     @property
     def queue(self) -> str: ...
 
+    def settle_through(self, delivery: Delivery, how: Settlement = Settlement.ACK) -> bool:
+        """Settle it and every unsettled delivery this consumer got before it: one word to the broker for many."""
+
     async def set_prefetch(self, prefetch: int) -> None:
         """Change how many unsettled deliveries it may hold. Deliveries in hand stay valid."""
 
