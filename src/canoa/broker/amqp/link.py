@@ -1,0 +1,179 @@
+"""One connection over a real socket: asyncio feeds the engine, flushes what it wants to say, and keeps the heartbeat.
+
+A link lives once. `keeper.py` makes the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import logging
+import platform
+import ssl as ssl_module
+from typing import Any, Final, cast
+
+import msgspec
+
+from canoa.broker.amqp.engine import Channel, Connection, Login
+from canoa.broker.amqp.errors import AmqpError, ClosedByBroker, LinkLost, ProtocolError
+from canoa.broker.amqp.methods import HEARTBEAT, Method
+
+log = logging.getLogger(__name__)
+
+CLOSE_WITHIN_S: Final = 2.0
+"""A broker that does not answer our goodbye in time is left without one."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+    tls: ssl_module.SSLContext | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Link(asyncio.Protocol):
+    """Use `connect`. `closed` resolves to the reason once the link is over."""
+
+    def __init__(self, login: Login, *, heartbeat_s: int, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._missed_ticks = 0
+        self._has_sent = False
+        self._tick: asyncio.TimerHandle | None = None
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self.closed: asyncio.Future[AmqpError] = self._loop.create_future()
+        self.engine = Connection(
+            login, heartbeat_s=heartbeat_s, properties=_client_properties(name), wake=self._schedule_flush
+        )
+        self.engine.on_open = self._on_open
+        self.engine.on_closed = self._on_over
+
+    @classmethod
+    async def connect(cls, address: Address, login: Login, *, heartbeat_s: int, name: str, within_s: float) -> Link:
+        """A link that is logged in, or `LinkLost` (no such place, no answer) or `ClosedByBroker` (login refused)."""
+        loop = asyncio.get_running_loop()
+        link = cls(login, heartbeat_s=heartbeat_s, name=name)
+        try:
+            async with asyncio.timeout(within_s):
+                await loop.create_connection(lambda: link, address.host, address.port, ssl=address.tls)
+                await link._opened
+        except TimeoutError:
+            link._abort(LinkLost(f"{address} did not answer within {within_s:g} s"))
+            raise LinkLost(f"{address} did not answer within {within_s:g} s") from None
+        except OSError as exc:
+            raise LinkLost(f"{address}: {exc.strerror or exc}") from exc
+        except BaseException:
+            link._abort(LinkLost("given up"))
+            raise
+        return link
+
+    async def channel(self) -> Channel:
+        opened: asyncio.Future[Any] = self._loop.create_future()
+        channel = self.engine.open_channel(opened)
+        await opened
+        return channel
+
+    async def request(self, channel: Channel, answer: Method, method: Method, *arguments: Any) -> tuple[Any, ...]:
+        waiter: asyncio.Future[tuple[Any, ...]] = self._loop.create_future()
+        channel.request(waiter, answer, method, *arguments)
+        return await waiter
+
+    async def aclose(self) -> None:
+        """Say goodbye; whatever was written before goes out first."""
+        if not self.engine.is_over:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self.engine.close(waiter)
+            try:
+                async with asyncio.timeout(CLOSE_WITHIN_S):
+                    await waiter
+            except TimeoutError:
+                pass
+        self._abort(LinkLost("closed"))
+
+    def _abort(self, error: AmqpError) -> None:
+        self.engine.end(error)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- asyncio.Protocol ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, without being a subclass
+        self.engine.start()
+
+    def data_received(self, data: bytes) -> None:
+        self._missed_ticks = 0
+        try:
+            self.engine.receive(data)
+        except ProtocolError as exc:
+            self._abort(exc)
+        except Exception as exc:  # a bug of ours: without this the link would stay up and deaf
+            log.exception("amqp_engine_failed")
+            self._abort(LinkLost(f"internal error: {exc!r}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.engine.end(LinkLost(str(exc) if exc else "the broker hung up"))
+
+    # --- Writing ------------------------------------------------------------------------------
+
+    def _schedule_flush(self) -> None:
+        """One write per turn of the loop, however many frames: a third of the cost of writing each on its own."""
+        self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        if self._transport is not None and self.engine.outgoing:
+            self._has_sent = True
+            self._transport.write(self.engine.take_outgoing())
+
+    # --- Life -----------------------------------------------------------------------------------
+
+    def _on_open(self) -> None:
+        if not self._opened.done():
+            self._opened.set_result(None)
+        if self.engine.heartbeat_s:
+            self._tick = self._loop.call_later(self.engine.heartbeat_s / 2, self._on_tick)
+
+    def _on_tick(self) -> None:
+        """Ticks are counted, not seconds: a process that was stopped for a minute has missed only one.
+
+        Four ticks are two heartbeats: a silently dead peer is found within that time.
+        """
+        self._missed_ticks += 1
+        if self._missed_ticks > 4:
+            self._abort(LinkLost(f"silent for {2 * self.engine.heartbeat_s} s (two heartbeats)"))
+            return
+        if not self._has_sent:
+            self.engine.send(HEARTBEAT)
+        self._has_sent = False
+        self._tick = self._loop.call_later(self.engine.heartbeat_s / 2, self._on_tick)
+
+    def _on_over(self, error: AmqpError) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+        self._flush_last_words()
+        if not self._opened.done():
+            self._opened.set_exception(error)
+            self._opened.exception()  # seen: connect() may have given up already
+        if not self.closed.done():
+            self.closed.set_result(error)
+
+    def _flush_last_words(self) -> None:
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+
+def _client_properties(name: str) -> dict[str, Any]:
+    return {
+        "product": "Canoa",
+        "version": importlib.metadata.version("canoa"),
+        "platform": f"Python {platform.python_version()}",
+        "connection_name": name,
+    }
+
+
+def refuses_login(error: AmqpError) -> bool:
+    """The broker heard us and said no: wrong credentials (403), or no such virtual host or no right to it (530)."""
+    return isinstance(error, ClosedByBroker) and error.whole_connection and error.code in (403, 530)
