@@ -1,0 +1,1 @@
+"""Attempts, retries, time limits, crash counts, cancellation: pure rules, shared by workers, managers and peers."""

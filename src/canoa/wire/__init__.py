@@ -1,0 +1,1 @@
+"""What travels: codecs, compression, trace context, and the messages themselves."""

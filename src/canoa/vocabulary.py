@@ -1,0 +1,22 @@
+"""The words every part shares: layers, and the ids of tasks, nodes and actions.
+
+Values and types only; how they travel is in `wire/`, what is done with them in the features.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NewType
+
+TaskId = NewType("TaskId", str)
+NodeId = NewType("NodeId", str)
+ActionName = NewType("ActionName", str)
+"""An action's name as `<app>.<name>`: what follows `urn:sapparchi:Action:` in its URN."""
+
+
+class Layer(enum.StrEnum):
+    """Where a node stands. The values are spelled as on the wire."""
+
+    EDGE = "EDGE"
+    FOG = "FOG"
+    CLOUD = "CLOUD"
