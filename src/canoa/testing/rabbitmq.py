@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 START_TIMEOUT_S = 60.0  # 6 s on two idle cores; a loaded machine with several nodes needs far longer
 _STOP_WITHIN_S = 30.0
 _CTL_WITHIN_S = 60.0
-_PORT_FREE_WITHIN_S = 5.0
+_PORT_FREE_WITHIN_S = 2.0  # the last threads of a killed node may hold a port for a moment
 _WORDS = 12  # lines quoted from RabbitMQ in an error
 _LOG_PREFIX = re.compile(r"^\S+ \S+ \[error\] <[\d.]+> ?")
 _DEFAULT_WATERMARK = "0.4"  # RabbitMQ's own default
@@ -124,7 +124,7 @@ class RabbitNode:
             return
         scripts = setup.find_scripts()
         setup.check_plugins(scripts, self._plugins)
-        setup.add_plugin_ports(self._ports, self._plugins)
+        self._ports.listen_for(self._plugins)
         for purpose, port in self._ports.named().items():
             wait_free(port, purpose=purpose, timeout_s=_PORT_FREE_WITHIN_S)
         setup.write_files(self._layout, ports=self._ports, plugins=self._plugins, config=self._config)
@@ -211,15 +211,12 @@ class RabbitNode:
 
     def _wait_ready(self, group: ProcessGroup, timeout_s: float) -> None:
         ends_at = time.monotonic() + timeout_s
-        while not (_speaks_amqp(self.amqp_port) and all(map(_accepts, self._listening_plugin_ports()))):
+        while not (_speaks_amqp(self.amqp_port) and all(map(_accepts, self._ports.plugins.values()))):
             if group.has_ended:
                 raise RabbitFailed(f"RabbitMQ ended while starting; it said:\n{self._last_words()}")
             if time.monotonic() > ends_at:
                 raise RabbitFailed(f"RabbitMQ was not ready after {timeout_s:g} s; it said:\n{self._last_words()}")
             time.sleep(0.1)
-
-    def _listening_plugin_ports(self) -> list[int]:
-        return [port for plugin, port in self._ports.plugins.items() if plugin in self._plugins]
 
     def _last_words(self) -> str:
         said = self._layout.output.read_text(errors="replace").splitlines()

@@ -64,6 +64,10 @@ class Ports(msgspec.Struct, kw_only=True):
     def choose(cls, amqp: int | None) -> Ports:
         return cls(amqp=amqp or free_port(), distribution=free_port(), epmd=free_port())
 
+    def listen_for(self, plugins: Sequence[str]) -> None:
+        """Exactly these plugins have ports from now on; those that had one keep it."""
+        self.plugins = {name: self.plugins.get(name) or free_port() for name in plugins if name in _PLUGIN_LISTENERS}
+
     def named(self) -> dict[str, int]:
         return {"amqp": self.amqp, "distribution": self.distribution, "epmd": self.epmd, **self.plugins}
 
@@ -110,20 +114,13 @@ def write_files(layout: Layout, *, ports: Ports, plugins: Sequence[str], config:
     layout.enabled_plugins.write_text(f"[{','.join(plugins)}].\n")
     settings = {"listeners.tcp.default": f"{LOOPBACK}:{ports.amqp}"}
     for plugin, port in ports.plugins.items():
-        if plugin in plugins:
-            settings |= {k: v.format(ip=LOOPBACK, port=port) for k, v in _PLUGIN_LISTENERS[plugin].items()}
+        settings |= {key: value.format(ip=LOOPBACK, port=port) for key, value in _PLUGIN_LISTENERS[plugin].items()}
     settings |= config
     layout.config.write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
     cookie = layout.home / ".erlang.cookie"
     if not cookie.exists():
         cookie.touch(mode=0o600)
         cookie.write_text(secrets.token_hex(20))
-
-
-def add_plugin_ports(ports: Ports, plugins: Sequence[str]) -> None:
-    for plugin in plugins:
-        if plugin in _PLUGIN_LISTENERS and plugin not in ports.plugins:
-            ports.plugins[plugin] = free_port()
 
 
 def check_plugins(scripts: Path, plugins: Sequence[str]) -> None:
