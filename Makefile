@@ -1,0 +1,68 @@
+# Everything there is to run here; `make` alone lists it. Each target creates the environment it needs.
+
+PYTHON ?= python3
+BIN := .venv/bin
+BENCH := .venv-bench/bin
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help up test check lint bench-pool torture-pool format lock clean rabbitmq
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+
+up: .venv/ready ## Run the example app: a worker and its API on 127.0.0.1:8420
+	@exec $(BIN)/canoa up examples.shop:app
+
+test: .venv/ready rabbitmq lint ## Linters, then every test, with real brokers
+	@$(BIN)/pytest
+
+check: .venv/ready lint ## Linters and the tests that need no broker, within a minute
+	@$(BIN)/pytest -q -m "not rabbitmq" $(wildcard tests/unit tests/contract)
+
+lint: .venv/ready
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+bench-pool: .venv-bench/canoa rabbitmq ## Measure the pool beside other task queues, into build/bench/pool.json
+	@.ci/apt-install redis-server=redis-server
+	@$(BENCH)/python -m benchmarks.pool
+
+torture-pool: .venv/ready rabbitmq ## Kill workers a thousand times in twenty minutes and miss no result
+	@$(BIN)/python -m tests.torture.pool --minutes 20 --kills 1000
+
+format: .venv/ready ## Put the code into shape
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+LOCK := uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+lock: export PATH := $(CURDIR)/$(BIN):$(PATH)
+lock: .venv/ready ## Resolve the dependencies anew, by hash
+	@command -v uv >/dev/null || $(BIN)/pip install -q uv
+	@$(LOCK) --all-extras --group dev pyproject.toml -o requirements/dev.lock
+	@$(LOCK) --group bench -c requirements/dev.lock pyproject.toml -o requirements/bench.lock
+
+clean: ## Remove the environments and all that was generated
+	@rm -rf .venv .venv-bench build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+rabbitmq:
+	@.ci/apt-install rabbitmq-server=rabbitmq-server
+
+.venv/ready: requirements/dev.lock pyproject.toml
+	@.ci/environment .venv requirements/dev.lock "$(PYTHON)"
+	@$(BIN)/pip install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv-bench/ready: requirements/bench.lock
+	@.ci/environment .venv-bench requirements/bench.lock "$(PYTHON)"
+	@touch $@
+
+# What is measured is what a user installs: a wheel, built anew whenever the code changed.
+.venv-bench/canoa: .venv/ready .venv-bench/ready $(shell find src -name '*.py')
+	@$(BIN)/pip wheel -q --no-deps --no-build-isolation -w build/wheel .
+	@$(BENCH)/pip install -q --no-deps --force-reinstall build/wheel/canoa-*.whl
+	@touch $@
