@@ -101,6 +101,10 @@ class SettingError(WrongUse):
     """A setting or argument with a value that cannot be used."""
 
 
+class DoNotRetry(CanoaError):
+    """Raise it inside an action: this attempt failed, and another one would fail the same way."""
+
+
 # --- The task ended, and not with a result ----------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from canoa.errors import CanoaError
 
-HeaderValue: TypeAlias = "str | int | float | bool | bytes | None | list[HeaderValue] | dict[str, HeaderValue]"
+HeaderValue: TypeAlias = "str | int | float | bool | bytes | list[HeaderValue] | dict[str, HeaderValue] | None"
 """What a header may hold. Integers fit in 64 bits."""
 
 
@@ -137,7 +137,8 @@ class Delivery(Protocol):
     @property
     def redelivered(self) -> bool: ...
     @property
-    def is_settled(self) -> bool: ...
+    def is_settled(self) -> bool:
+        """No longer ours: settled, or gone with the link."""
 
     def settle(self, how: Settlement = Settlement.ACK) -> bool:
         """Tell the broker, at the end of this turn of the event loop."""

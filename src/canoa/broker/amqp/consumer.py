@@ -6,7 +6,6 @@ A channel per consumer keeps trouble apart: what closes one leaves the others al
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
 from canoa.broker.amqp import methods
@@ -14,6 +13,7 @@ from canoa.broker.amqp.errors import NOT_FOUND, AmqpError, ClosedByBroker, LinkL
 from canoa.broker.amqp.keeper import ChannelKeeper, LinkKeeper
 from canoa.broker.port import Binding, Declaration, Delivery, Exchange, Message, OnDelivery, Queue, Settlement
 from canoa.errors import QueueMissing
+from canoa.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from canoa.broker.amqp.engine import Channel
     from canoa.broker.amqp.link import Link
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class AmqpDelivery:
@@ -41,7 +41,8 @@ class AmqpDelivery:
 
     @property
     def is_settled(self) -> bool:
-        return self._channel is None or self._tag <= self._channel.settled_through
+        channel = self._channel
+        return channel is None or not channel.is_open or self._tag <= channel.settled_through
 
     def settle(self, how: Settlement = Settlement.ACK) -> bool:
         return self._settle(how, multiple=False)
@@ -104,7 +105,7 @@ class AmqpConsumer(ChannelKeeper):
             try:
                 on_delivery(AmqpDelivery(channel, tag, redelivered, exchange, key, message))
             except Exception:
-                log.exception("consumer_callback_failed", extra={"queue": self.queue})
+                log.exception("consumer_callback_failed", queue=self.queue)
 
         return receive
 

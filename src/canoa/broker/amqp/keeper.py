@@ -7,20 +7,20 @@ Both end in one of two ways: closed by us, or loudly, with the reason why going 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from typing import TYPE_CHECKING, Final
 
 from canoa.broker.amqp.errors import AmqpError, ClosedByBroker, LinkLost
 from canoa.broker.amqp.link import Link, refuses_login
 from canoa.errors import BrokerRefusedLogin, BrokerRefusedOperation, BrokerUnreachable, CanoaError
+from canoa.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from canoa.broker.amqp.engine import Channel
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 FIRST_DELAY_S: Final = 0.1
 MAX_DELAY_S: Final = 10.0
@@ -93,16 +93,16 @@ class LinkKeeper:
             self._link = None
             self._is_up.clear()
             self.last_error = str(error)
-            log.warning("broker_link_lost", extra={"link": self._name, "reason": str(error)})
+            log.warning("broker_link_lost", link=self._name, reason=str(error))
             since = loop.time()
             try:
                 link = await self._connect_again(since)
             except CanoaError as exc:
-                log.error("broker_link_given_up", extra={"link": self._name, "reason": str(exc)})
+                log.error("broker_link_given_up", link=self._name, reason=str(exc))
                 self._failure = exc
                 self._is_up.set()
                 return
-            log.warning("broker_link_restored", extra={"link": self._name, "after_s": round(loop.time() - since, 2)})
+            log.warning("broker_link_restored", link=self._name, after_s=round(loop.time() - since, 2))
             self._set_link(link)
 
     async def _connect_again(self, since: float) -> Link:
@@ -115,7 +115,7 @@ class LinkKeeper:
                 self.last_error = str(exc)
                 if refuses_login(exc) and loop.time() - since > self._patience_s:
                     raise translated(exc) from exc
-                log.info("broker_still_away", extra={"link": self._name, "reason": str(exc)})
+                log.info("broker_still_away", link=self._name, reason=str(exc))
         raise AssertionError("delays() never ends")
 
 
@@ -171,7 +171,7 @@ class ChannelKeeper:
             self._torn_down(error)
             if link.engine.is_over:
                 continue
-            log.warning("broker_channel_lost", extra={"channel": self._name, "reason": str(error)})
+            log.warning("broker_channel_lost", channel=self._name, reason=str(error))
             if loop.time() - started > STABLE_AFTER_S:
                 waits = delays()
             await asyncio.sleep(next(waits))

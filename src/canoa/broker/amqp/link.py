@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-import logging
 import platform
 import ssl as ssl_module
 from typing import Any, Final, cast
@@ -17,8 +16,9 @@ import msgspec
 from canoa.broker.amqp.engine import Channel, Connection, Login
 from canoa.broker.amqp.errors import AmqpError, ClosedByBroker, LinkLost, ProtocolError
 from canoa.broker.amqp.methods import HEARTBEAT, Method
+from canoa.logs import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 CLOSE_WITHIN_S: Final = 2.0
 """A broker that does not answer our goodbye in time is left without one."""

@@ -1,0 +1,59 @@
+"""Canoa runs Python functions where they belong, from edge to cloud, over the broker you already trust.
+
+These are the public names; everything else may change. Parts that need more (workers, brokers) are imported when used.
+"""
+
+from canoa.action import Action, Args
+from canoa.app import Canoa
+from canoa.client.handle import Handle
+from canoa.context import Context
+from canoa.errors import (
+    ActionDefinitionError,
+    ActionFailed,
+    ActionTimedOut,
+    ArgumentsRefused,
+    BrokerBlocked,
+    BrokerRefusedLogin,
+    BrokerUnreachable,
+    CanoaError,
+    DeliveryUnknown,
+    DoNotRetry,
+    PayloadTooLarge,
+    ResultNotReady,
+    TaskCancelled,
+    TaskEnded,
+    TaskExpired,
+    TaskPoisoned,
+    TaskRefused,
+    UnknownAction,
+    WrongUse,
+)
+from canoa.execution.policy import Backoff
+
+__all__ = [
+    "Action",
+    "ActionDefinitionError",
+    "ActionFailed",
+    "ActionTimedOut",
+    "Args",
+    "ArgumentsRefused",
+    "Backoff",
+    "BrokerBlocked",
+    "BrokerRefusedLogin",
+    "BrokerUnreachable",
+    "Canoa",
+    "CanoaError",
+    "Context",
+    "DeliveryUnknown",
+    "DoNotRetry",
+    "Handle",
+    "PayloadTooLarge",
+    "ResultNotReady",
+    "TaskCancelled",
+    "TaskEnded",
+    "TaskExpired",
+    "TaskPoisoned",
+    "TaskRefused",
+    "UnknownAction",
+    "WrongUse",
+]

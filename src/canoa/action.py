@@ -1,0 +1,209 @@
+"""An action: a plain function that can also be run elsewhere.
+
+Calling it stays a plain call. `submit`, `call` and `map` send it through the app's broker (`client/`); a worker finds
+in it all it needs to run one (`worker/`).
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
+
+import msgspec
+
+from canoa.context import Context
+from canoa.errors import ActionDefinitionError
+from canoa.signature import Signature
+from canoa.wire.codec import ContentType
+from canoa.wire.ids import new_task_id
+
+if TYPE_CHECKING:
+    from canoa.app import Canoa
+    from canoa.client.handle import Handle
+    from canoa.execution.policy import Policy
+    from canoa.vocabulary import ActionName
+
+P = ParamSpec("P")
+C = TypeVar("C")  # what a plain call gives: the result, or a coroutine of it
+R = TypeVar("R")  # the result
+
+
+class Runs(enum.StrEnum):
+    """Where an action's function runs inside its worker."""
+
+    ON_LOOP = "async"
+    IN_THREAD = "thread"
+    IN_PROCESS = "process"
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How one submit differs from the action's own settings. None: as the action says."""
+
+    result: Literal["reply", "none"] = "reply"
+    priority: int | None = None
+    timeout: float | None = None
+    retry: int | None = None
+    queue_timeout: float | None = None
+    idempotency_key: str | None = None
+
+
+class Args(msgspec.Struct, frozen=True):
+    """Arguments for one call, made by `action.args(...)`."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Action(Generic[P, C, R]):
+    """Made by `@app.action()`."""
+
+    def __init__(
+        self,
+        app: Canoa,
+        function: Callable[..., Any],
+        *,
+        name: ActionName,
+        policy: Policy,
+        is_cpu: bool = False,
+        priorities: int | None = None,
+        quorum: bool = False,
+        content_type: ContentType = ContentType.JSON,
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.policy = policy
+        self.priorities = priorities
+        self.quorum = quorum
+        self.content_type = content_type
+        self.signature = Signature(function, name)
+        self.runs = _where(function, name, is_cpu)
+        self._app = app
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+        self.__module__ = function.__module__
+        self.__qualname__ = function.__qualname__
+        self.__wrapped__ = function
+
+    def __repr__(self) -> str:
+        return f"<Action {self.name}{self.signature.describe()}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        """The plain function, here and now; a context is made up where it asks for one."""
+        if self.signature.takes_context:
+            context = Context(task_id=new_task_id(), action=self.name)
+            return self.function(context, *args, **kwargs)  # type: ignore[no-any-return]
+        return self.function(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def args(self, *args: P.args, **kwargs: P.kwargs) -> Args:
+        """Arguments to hand to `map` or `submit_many`, checked by your type checker."""
+        return Args(args, kwargs)
+
+    def using(
+        self,
+        *,
+        result: Literal["reply", "none"] = "reply",
+        priority: int | None = None,
+        timeout: float | None = None,
+        retry: int | None = None,
+        queue_timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Submitting[P, R]:
+        """The same action, submitted in another way: `resize.using(queue_timeout=10).submit("a.png")`.
+
+        `result="none"`: nobody waits for it. `queue_timeout`: no attempt starts later than that many seconds from now.
+        """
+        options = Options(
+            result=result,
+            priority=priority,
+            timeout=timeout,
+            retry=retry,
+            queue_timeout=queue_timeout,
+            idempotency_key=idempotency_key,
+        )
+        return Submitting(self._app, self, options)
+
+    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Send it to any worker that offers it. Returns once the broker has it; raises `ArgumentsRefused` before
+        anything is sent, `UnknownAction` when nobody ever offered it, `BrokerUnreachable`."""
+        return await self.using().submit(*args, **kwargs)
+
+    async def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Submit and wait for the result."""
+        return await self.using().call(*args, **kwargs)
+
+    async def submit_many(self, calls: Iterable[Any]) -> list[Handle[R]]:
+        """Submit each: a single first argument, or what `args(...)` made. One confirmed batch, much faster than one
+        by one. Raises the first refusal; what was accepted before it runs all the same."""
+        return await self.using().submit_many(calls)
+
+    @overload
+    def map(
+        self, calls: Iterable[Any], *, in_flight: int = ..., return_errors: Literal[False] = ...
+    ) -> AsyncIterator[R]: ...
+    @overload
+    def map(
+        self, calls: Iterable[Any], *, in_flight: int = ..., return_errors: Literal[True]
+    ) -> AsyncIterator[R | Exception]: ...
+    def map(
+        self, calls: Iterable[Any], *, in_flight: int = 1000, return_errors: bool = False
+    ) -> AsyncIterator[R | Exception]:
+        """Submit each and stream the results as they come, at most `in_flight` at a time. The first failure is raised,
+        or yielded like a result with `return_errors`."""
+        return self.using().map(calls, in_flight=in_flight, return_errors=return_errors)  # type: ignore[call-overload, no-any-return]
+
+
+class Submitting(Generic[P, R]):
+    """An action with options for how it is submitted."""
+
+    def __init__(self, app: Canoa, action: Action[P, Any, R], options: Options) -> None:
+        self._app = app
+        self._action = action
+        self._options = options
+
+    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        session = await self._app.session()
+        return await session.submit(self._action, self._options, args, kwargs)
+
+    async def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        session = await self._app.session()
+        handle: Handle[R] = session.start(self._action, self._options, args, kwargs)
+        return await handle.result()
+
+    async def submit_many(self, calls: Iterable[Any]) -> list[Handle[R]]:
+        session = await self._app.session()
+        return await session.submit_many(self._action, self._options, [as_args(each) for each in calls])
+
+    @overload
+    def map(
+        self, calls: Iterable[Any], *, in_flight: int = ..., return_errors: Literal[False] = ...
+    ) -> AsyncIterator[R]: ...
+    @overload
+    def map(
+        self, calls: Iterable[Any], *, in_flight: int = ..., return_errors: Literal[True]
+    ) -> AsyncIterator[R | Exception]: ...
+    def map(
+        self, calls: Iterable[Any], *, in_flight: int = 1000, return_errors: bool = False
+    ) -> AsyncIterator[R | Exception]:
+        from canoa.client.mapping import stream
+
+        return stream(self, calls, in_flight=in_flight, return_errors=return_errors)
+
+
+def as_args(call: Any) -> Args:
+    """What `map` takes: arguments made by `args(...)`, or a single first argument."""
+    return call if isinstance(call, Args) else Args((call,), {})
+
+
+def _where(function: Callable[..., Any], name: str, is_cpu: bool) -> Runs:
+    if inspect.iscoroutinefunction(function):
+        if is_cpu:
+            raise ActionDefinitionError(f"action {name!r}: cpu=True runs in a process of its own; make it a plain def")
+        return Runs.ON_LOOP
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise ActionDefinitionError(f"action {name!r}: a generator cannot be an action; return a list, or submit parts")
+    return Runs.IN_PROCESS if is_cpu else Runs.IN_THREAD
+
+
+Actions = Sequence[Action[..., Any, Any]]

@@ -1,0 +1,220 @@
+"""`Canoa`: a named set of actions, and the way to the broker they share."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from canoa import settings as settings_module
+from canoa.action import Action
+from canoa.errors import ActionDefinitionError, SettingError, UnknownAction, WrongUse
+from canoa.execution.policy import Backoff, Policy
+from canoa.urn import action_name, checked_part
+from canoa.vocabulary import ActionName
+from canoa.wire.codec import ContentType
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+    from types import TracebackType
+
+    from canoa.broker.memory import MemoryHub
+    from canoa.broker.port import Broker
+    from canoa.client.session import Session
+    from canoa.client.sync import SyncApp
+    from canoa.context import Context
+    from canoa.worker.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Decorator(Protocol):
+    """Turns a function into an action, keeping its parameters for the type checker (without the context)."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> Action[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Action[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Action[P, R, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Action[P, R, R]: ...
+
+
+class Canoa:
+    """`broker`: None takes CANOA_BROKER, and without that the memory broker, which lives and dies with this process.
+
+    Usable at once; `async with app:` closes its connections at the end. One session per event loop.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        broker: str | None = None,
+        max_payload_bytes: int | None = None,
+        content_type: ContentType = ContentType.JSON,
+    ) -> None:
+        self.name = checked_part("app", name)
+        self.settings = settings_module.read({"broker": broker, "max_payload_bytes": max_payload_bytes})
+        self.actions: dict[ActionName, Action[..., Any, Any]] = {}
+        self._content_type = content_type
+        self._sessions: dict[asyncio.AbstractEventLoop, Session] = {}
+        self._worker_loops: list[asyncio.AbstractEventLoop] = []
+        self._hub: tuple[asyncio.AbstractEventLoop, MemoryHub] | None = None
+
+    def __repr__(self) -> str:
+        broker = settings_module.without_password(self.settings.broker)
+        return f"<Canoa {self.name}, {len(self.actions)} actions, {broker}>"
+
+    # --- Actions --------------------------------------------------------------------------------
+
+    def action(
+        self,
+        *,
+        name: str | None = None,
+        timeout: float | None = 30.0,
+        retry: int = 0,
+        backoff: Backoff | None = None,
+        max_crashes: int = 3,
+        cpu: bool = False,
+        priorities: int | None = None,
+        quorum: bool = False,
+    ) -> _Decorator:
+        """Make a function an action.
+
+        `timeout`: seconds one attempt may run (None: no limit). `retry`: attempts after the first, with exponential
+        backoff. `max_crashes`: how often it may end a worker's process before it is put aside. `cpu`: run in a process
+        of its own. `priorities`: how many levels above 0 its queue keeps apart (1 to 10; they halve its speed).
+        `quorum`: keep its queue on a quorum of a cluster's nodes. The last two are fixed once the queue exists.
+        """
+        if priorities is not None and (quorum or not 1 <= priorities <= 10):
+            raise ActionDefinitionError(f"priorities={priorities}: use 1 to 10, and not together with quorum=True")
+        policy = Policy(timeout_s=timeout, retries=retry, backoff=backoff or Backoff(), max_crashes=max_crashes)
+
+        def define(function: Callable[..., Any]) -> Action[..., Any, Any]:
+            full_name = ActionName(f"{self.name}.{checked_part('action', name or function.__name__)}")
+            if full_name in self.actions:
+                raise ActionDefinitionError(f"action {full_name!r} is defined twice; give one of them another name=")
+            action: Action[..., Any, Any] = Action(
+                self,
+                function,
+                name=full_name,
+                policy=policy,
+                is_cpu=cpu,
+                priorities=priorities,
+                quorum=quorum,
+                content_type=self._content_type,
+            )
+            self.actions[full_name] = action
+            return action
+
+        return define  # type: ignore[return-value]  # the protocol says more than a closure can
+
+    def find(self, name: str) -> Action[..., Any, Any]:
+        """By short name, full name or URN."""
+        full_name = action_name(name if "." in name else f"{self.name}.{name}")
+        if full_name not in self.actions:
+            raise UnknownAction(full_name)
+        return self.actions[full_name]
+
+    # --- Connections ----------------------------------------------------------------------------
+
+    def use_broker(self, url: str) -> None:
+        """Name another broker, before anything is connected. The CLI's `--broker`."""
+        if self._sessions:
+            raise WrongUse("the app is already connected; name the broker before the first submit")
+        self.settings = settings_module.read({"broker": url, "max_payload_bytes": self.settings.max_payload_bytes})
+
+    def new_broker(self, purpose: str) -> Broker:
+        """A broker object of the kind the settings name, not yet open."""
+        url = self.settings.broker
+        if self.settings.is_memory:
+            from canoa.broker.memory import MemoryBroker
+
+            return MemoryBroker(self._memory_hub())
+        if url.startswith(("amqp://", "amqps://")):
+            from canoa.broker.rabbitmq import RabbitBroker, RabbitSettings
+
+            rabbit = RabbitSettings(
+                heartbeat_s=self.settings.heartbeat_s, publish_timeout_s=self.settings.submit_timeout_s
+            )
+            return RabbitBroker(url, settings=rabbit, name=f"canoa {self.name} {purpose}")
+        raise SettingError(
+            f"broker {settings_module.without_password(url)!r:.80} has a scheme nobody speaks; "
+            f"use amqp://user:password@host:5672/vhost, amqps://…, or memory://"
+        )
+
+    def _memory_hub(self) -> MemoryHub:
+        from canoa.broker.memory import MemoryHub
+
+        loop = asyncio.get_running_loop()
+        if self._hub is None or self._hub[0].is_closed():
+            self._hub = (loop, MemoryHub())
+        if self._hub[0] is not loop:
+            raise WrongUse(
+                "the memory broker belongs to another event loop of this process; "
+                "use `app.sync` from other threads, or name a real broker (CANOA_BROKER=amqp://…)"
+            )
+        return self._hub[1]
+
+    async def session(self) -> Session:
+        """The open session of the running event loop."""
+        from canoa.client.session import Session
+
+        loop = asyncio.get_running_loop()
+        session = self._sessions.get(loop)
+        if session is None:
+            for old in [each for each in self._sessions if each.is_closed()]:
+                del self._sessions[old]
+            session = self._sessions[loop] = Session(self)
+        await session.open()
+        return session
+
+    def home_loop(self) -> asyncio.AbstractEventLoop | None:
+        """A running loop the app already lives on, if any: `app.sync` works there instead of on a loop of its own."""
+        homes = [*self._sessions, *self._worker_loops]
+        return next((loop for loop in homes if loop.is_running()), None)
+
+    async def __aenter__(self) -> Canoa:
+        await self.session()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the running loop's session; handles that still wait will hear nothing more."""
+        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.aclose()
+
+    # --- Working, and life without asyncio --------------------------------------------------------
+
+    @asynccontextmanager
+    async def worker(self, *, concurrency: int = 50, drain_s: float = 30.0) -> AsyncIterator[Worker]:
+        """Run the app's actions in this process: `async with app.worker():`. Ready inside, drained at the end."""
+        from canoa.worker.worker import Worker, WorkerSettings
+
+        worker = Worker(self, WorkerSettings(concurrency=concurrency, drain_s=drain_s))
+        await worker.start()
+        loop = asyncio.get_running_loop()
+        self._worker_loops.append(loop)
+        try:
+            yield worker
+        finally:
+            self._worker_loops.remove(loop)
+            await worker.stop()
+
+    @cached_property
+    def sync(self) -> SyncApp:
+        """The same without asyncio: `app.sync.call(resize, "a.png", width=80)`."""
+        from canoa.client.sync import SyncApp
+
+        return SyncApp(self)

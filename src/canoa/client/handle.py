@@ -1,0 +1,82 @@
+"""A handle on one submitted task. It takes the first answer, and counts the rest as duplicates."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from canoa.errors import CanoaError, ResultNotReady, TaskCancelled
+
+if TYPE_CHECKING:
+    from canoa.client.session import Session
+    from canoa.vocabulary import ActionName, TaskId
+
+R = TypeVar("R")
+
+
+class Failed(Generic[R]):
+    """An error kept as a value: a future that nobody awaits must not complain when it is forgotten."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: CanoaError) -> None:
+        self.error = error
+
+
+class Handle(Generic[R]):
+    """Await `result()`. Forgetting a handle does no harm: the task runs all the same."""
+
+    def __init__(self, session: Session, task_id: TaskId, action: ActionName) -> None:
+        self.id = task_id
+        self.action = action
+        self._session = session
+        self._ended: asyncio.Future[R | Failed[R]] = session.loop.create_future()
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.action} {self.id} {'done' if self.is_done else 'waiting'}>"
+
+    @property
+    def is_done(self) -> bool:
+        return self._ended.done()
+
+    async def result(self, timeout: float | None = None) -> R:
+        """The action's result, or what ended the task instead (`ActionFailed`, `ActionTimedOut`, `TaskCancelled`, …).
+
+        After `timeout` seconds it raises `ResultNotReady`, and the task goes on. Cancelling the wait cancels nothing.
+        """
+        if not self._ended.done():
+            await self._wait(timeout)
+        ended = self._ended.result()
+        if isinstance(ended, Failed):
+            raise ended.error
+        return ended
+
+    async def _wait(self, timeout: float | None) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(self._ended)
+        except TimeoutError:
+            raise ResultNotReady(f"task {self.id} ({self.action}) has no result after {timeout:g} s") from None
+
+    async def cancel(self) -> None:
+        """End the handle now (`TaskCancelled`) and tell the workers: one that runs it interrupts it, one that has not
+        started it skips it. A worker that does not hear of it may still run it."""
+        if self._ended.done():
+            return
+        self._session.forget(self.id)
+        self.fail(TaskCancelled(f"task {self.id} ({self.action}) was cancelled by its caller", task_id=self.id))
+        await self._session.announce_cancel(self.id)
+
+    # --- For the session --------------------------------------------------------------------------
+
+    @property
+    def ended(self) -> asyncio.Future[R | Failed[R]]:
+        return self._ended
+
+    def succeed(self, value: R) -> None:
+        if not self._ended.done():
+            self._ended.set_result(value)
+
+    def fail(self, error: CanoaError) -> None:
+        if not self._ended.done():
+            self._ended.set_result(Failed(error))

@@ -1,0 +1,13 @@
+"""What a client counts. Plain integers, read by `worker/metrics.py`'s collector or by the program itself."""
+
+from __future__ import annotations
+
+
+class ClientMetrics:
+    """`duplicates`: results that came after the first one for their task, or for nobody."""
+
+    def __init__(self) -> None:
+        self.duplicates = 0
+
+
+METRICS = ClientMetrics()

@@ -1,0 +1,68 @@
+"""What an action may know about its own run: attempt, deadline, cancel flag, logger, idempotency key.
+
+An action asks for it with a first parameter annotated `Context`; callers do not pass it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from canoa.errors import TaskCancelled
+from canoa.logs import get_logger
+
+if TYPE_CHECKING:
+    from canoa.vocabulary import ActionName, TaskId
+
+
+class Context:
+    """One attempt at one task. Safe to use from the action's thread."""
+
+    def __init__(
+        self,
+        *,
+        task_id: TaskId,
+        action: ActionName,
+        attempt: int = 1,
+        deadline: float | None = None,
+        idempotency_key: str | None = None,
+        node_id: str = "local",
+        trace_id: str | None = None,
+    ) -> None:
+        self.task_id = task_id
+        self.action = action
+        self.attempt = attempt
+        self.deadline = deadline
+        """When this attempt will be ended, in epoch seconds; None: never."""
+        self.idempotency_key = idempotency_key or task_id
+        """Stable over attempts and duplicates: what to deduplicate side effects by."""
+        self.node_id = node_id
+        self.trace_id = trace_id
+        self._cancelled = threading.Event()
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Time left until the deadline, never negative; None: no limit."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.time())
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True once the task was cancelled or ran over its time. Threads cannot be interrupted: look at it often."""
+        return self._cancelled.is_set()
+
+    def raise_if_cancelled(self) -> None:
+        if self._cancelled.is_set():
+            raise TaskCancelled(f"task {self.task_id} was cancelled or ran over its time", task_id=self.task_id)
+
+    @property
+    def logger(self) -> Any:
+        """Structured, bound to this attempt: `ctx.logger.info("resized", width=80)`."""
+        facts: dict[str, Any] = {"task_id": self.task_id, "action": self.action, "attempt": self.attempt}
+        if self.trace_id is not None:
+            facts["trace_id"] = self.trace_id
+        return get_logger("canoa.action").bind(**facts)
+
+    def cancel(self) -> None:
+        """Set the flag. The worker calls it; calling it by hand in a test is fine."""
+        self._cancelled.set()

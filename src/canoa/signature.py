@@ -1,0 +1,166 @@
+"""A function's parameters as a type that can travel: what the caller binds is what the worker calls.
+
+Compiled once, when the action is defined. The arguments are one object keyed by parameter; defaults stay out of it, so
+they are the worker's. `*args` and `**kwargs` travel as a list and an object under their own names.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from typing import Any
+
+import msgspec
+
+from canoa.context import Context
+from canoa.errors import ActionDefinitionError, ArgumentsRefused
+from canoa.wire.codec import Codec, ContentType, TypeMismatch, Unencodable
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Callable
+
+_KINDS = inspect.Parameter
+_PLAIN_DEFAULTS = (str, int, float, bool, bytes, type(None))
+
+
+class Arguments(msgspec.Struct):
+    """The base of every action's compiled parameters."""
+
+
+class Signature:
+    """What an action takes and gives. Raises `ActionDefinitionError` for what cannot travel."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.action = name
+        hints = _hints(function, name)
+        parameters = list(inspect.signature(function).parameters.values())
+        self.takes_context = bool(parameters) and hints.get(parameters[0].name) is Context
+        if self.takes_context:
+            parameters = parameters[1:]
+        self._parameters = parameters
+        self._has_variadic = any(each.kind in (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD) for each in parameters)
+        self._positional = [
+            each.name for each in parameters if each.kind in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
+        ]
+        self.arguments_type = _arguments_type(name, parameters, hints)
+        self.arguments: Codec[Any] = _codec(name, "parameters", self.arguments_type)
+        self.result: Codec[Any] = _codec(name, "result", hints.get("return", Any))
+
+    # --- The caller's side ----------------------------------------------------------------------
+
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], content_type: ContentType) -> bytes:
+        """Bind and encode, or `ArgumentsRefused`. What comes out has been read back as the worker will read it."""
+        try:
+            bound = self._bind(args, kwargs)
+            body = self.arguments.encode(bound, content_type)
+            self.arguments.decode(body, content_type)
+        except TypeMismatch as exc:
+            raise ArgumentsRefused(f"{self.action}: {exc.detail}, at `{exc.path}`; {self._usage()}") from exc
+        except (TypeError, Unencodable) as exc:
+            raise ArgumentsRefused(f"{self.action}: {exc}; {self._usage()}") from exc
+        return body
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._has_variadic:
+            return self.arguments_type(*args, **kwargs)
+        bound = inspect.Signature(self._parameters).bind(*args, **kwargs).arguments
+        return self.arguments_type(**{key: list(val) if isinstance(val, tuple) else val for key, val in bound.items()})
+
+    def _usage(self) -> str:
+        return f"it takes {inspect.Signature(self._parameters)}"
+
+    # --- The worker's side ----------------------------------------------------------------------
+
+    def decode(self, body: bytes, content_type: str | None) -> Any:
+        """The arguments, or `ArgumentsRefused` (they do not fit) or `Undecodable` (they are not what they claim)."""
+        try:
+            return self.arguments.decode(body, content_type)
+        except TypeMismatch as exc:
+            raise ArgumentsRefused(f"{self.action}: {exc.detail}, at `{exc.path}`; {self._usage()}") from exc
+
+    def call_form(self, arguments: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """As `function(*args, **kwargs)` wants them."""
+        fields = msgspec.structs.astuple(arguments)
+        count = len(self._positional)
+        if len(fields) == count:
+            return fields, {}
+        return self._spread(fields, count) if self._has_variadic else (fields[:count], self._keywords(fields, count))
+
+    def _keywords(self, fields: tuple[Any, ...], count: int) -> dict[str, Any]:
+        return dict(zip(self.arguments_type.__struct_fields__[count:], fields[count:], strict=True))
+
+    def _spread(self, fields: tuple[Any, ...], count: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, rest = fields[:count], self._keywords(fields, count)
+        for parameter in self._parameters:
+            if parameter.kind is _KINDS.VAR_POSITIONAL:
+                args += tuple(rest.pop(parameter.name))
+            elif parameter.kind is _KINDS.VAR_KEYWORD:
+                rest.update(rest.pop(parameter.name))
+        return args, rest
+
+    def describe(self) -> str:
+        return str(inspect.Signature(self._parameters))
+
+
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as exc:
+        raise ActionDefinitionError(
+            f"action {name!r}: its annotations name {exc.name!r}, which cannot be found when the program runs; "
+            f"import it at module level, not under TYPE_CHECKING or inside a function"
+        ) from exc
+
+
+def _arguments_type(name: str, parameters: list[inspect.Parameter], hints: dict[str, Any]) -> type[msgspec.Struct]:
+    """Two structs, since msgspec says for a whole struct whether its fields may be positional."""
+    positional: list[Any] = []
+    named: list[Any] = []
+    for each in parameters:
+        into = positional if each.kind in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD) else named
+        into.append(_field(each, hints.get(each.name, Any)))
+    options: Any = {"omit_defaults": True, "forbid_unknown_fields": True, "gc": False}
+    title = "".join(part.title() for part in name.replace(".", "_").split("_")) + "Arguments"
+    try:
+        base = msgspec.defstruct(title, positional, bases=(Arguments,), **options)
+        return msgspec.defstruct(title, named, bases=(base,), kw_only=True, **options) if named else base
+    except (TypeError, ValueError) as exc:
+        raise ActionDefinitionError(f"action {name!r}: {exc}") from exc
+
+
+def _field(parameter: inspect.Parameter, hint: Any) -> Any:
+    match parameter.kind:
+        case _KINDS.VAR_POSITIONAL:
+            return (parameter.name, list[hint], msgspec.field(default_factory=list))
+        case _KINDS.VAR_KEYWORD:
+            return (parameter.name, dict[str, hint], msgspec.field(default_factory=dict))
+    if parameter.default is parameter.empty:
+        return (parameter.name, hint)
+    default = parameter.default
+    if isinstance(default, _PLAIN_DEFAULTS):
+        return (parameter.name, hint, default)
+    return (parameter.name, hint, msgspec.field(default_factory=lambda: default))
+
+
+def _codec(name: str, what: str, type_: Any) -> Codec[Any]:
+    try:
+        _refuse_custom(msgspec.inspect.type_info(type_))
+        return Codec(type_)
+    except TypeError as exc:
+        raise ActionDefinitionError(
+            f"action {name!r}: its {what} cannot travel: {exc}; "
+            f"use str, numbers, bool, None, bytes, lists, dicts, datetimes, dataclasses or msgspec structs"
+        ) from exc
+
+
+def _refuse_custom(info: Any) -> None:
+    """msgspec takes any class and fails at the first message; we say so when the action is defined."""
+    if isinstance(info, msgspec.inspect.CustomType):
+        raise TypeError(f"{info.cls!r} is not a type that can be sent")
+    inner = [getattr(info, each, None) for each in ("item_type", "key_type", "value_type", "type")]
+    lists = [getattr(info, each, ()) for each in ("types", "item_types")]
+    own_arguments = isinstance(info, msgspec.inspect.StructType) and issubclass(info.cls, Arguments)
+    fields = [each.type for each in info.fields] if own_arguments else []
+    for part in (*inner, *(each for group in lists if isinstance(group, tuple) for each in group), *fields):
+        if isinstance(part, msgspec.inspect.Type):
+            _refuse_custom(part)

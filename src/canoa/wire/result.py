@@ -1,0 +1,108 @@
+"""How a task ended, as the message that goes back to its caller, and what a dead letter says.
+
+`type` says how it ended; the body is the result itself, or a `Failure`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from canoa import errors
+from canoa.broker.port import HeaderValue, Message
+from canoa.execution.outcome import Outcome
+from canoa.wire.codec import Codec, ContentType
+
+if TYPE_CHECKING:
+    from canoa.vocabulary import TaskId
+
+REASON: Final = "canoa-reason"
+ERROR: Final = "canoa-error"
+NODE: Final = "canoa-node"
+DEAD_SINCE: Final = "canoa-dead-since"  # epoch milliseconds
+ORIGIN: Final = "canoa-origin"  # the queue it came from, and goes back to when it is sent again
+
+MAX_ERROR_CHARS: Final = 2_000
+MAX_TRACEBACK_CHARS: Final = 8_000
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong, in the worker's words. Travels as JSON."""
+
+    message: str
+    error_type: str = ""
+    attempts: int = 1
+    traceback: str = ""
+
+
+_failures = Codec[Failure](Failure)
+
+
+def failure(message: str, *, error_type: str = "", attempts: int = 1, traceback: str = "") -> Failure:
+    """Bounded: an exception's text can be as long as its author likes. A traceback's end says most."""
+    return Failure(
+        message=message[:MAX_ERROR_CHARS],
+        error_type=error_type[:200],
+        attempts=attempts,
+        traceback=traceback[-MAX_TRACEBACK_CHARS:],
+    )
+
+
+def success_message(task_id: TaskId, body: bytes, content_type: str, content_encoding: str | None) -> Message:
+    return Message(
+        body=body,
+        content_type=content_type,
+        content_encoding=content_encoding,
+        correlation_id=task_id,
+        message_id=task_id,
+        type=Outcome.OK.value,
+    )
+
+
+def failure_message(task_id: TaskId, outcome: Outcome, what: Failure) -> Message:
+    return Message(
+        body=_failures.encode(what),
+        content_type=ContentType.JSON.value,
+        correlation_id=task_id,
+        message_id=task_id,
+        type=outcome.value,
+    )
+
+
+def dead_letter(task: Message, *, reason: Outcome, what: Failure, node: str, origin: str, now_s: float) -> Message:
+    """The task as it was, with why and where it ended. Without a TTL or a priority: it waits for a person."""
+    headers: dict[str, HeaderValue] = {
+        **{name: value for name, value in task.headers.items() if not name.startswith("x-")},
+        REASON: reason.value,
+        ERROR: f"{what.error_type}: {what.message}" if what.error_type else what.message,
+        NODE: node,
+        ORIGIN: origin,
+        DEAD_SINCE: int(now_s * 1000),
+    }
+    return msgspec.structs.replace(task, headers=headers, expiration_s=None, persistent=True)
+
+
+def error_from(message: Message, task_id: TaskId) -> errors.TaskEnded:
+    """The exception a caller gets for a result that is not a success."""
+    try:
+        what = _failures.decode(message.body, message.content_type)
+    except errors.WrongUse as exc:
+        return errors.TaskRefused(f"task {task_id} ended with an answer that cannot be read: {exc}", task_id=task_id)
+    kinds: dict[str, type[errors.TaskEnded]] = {
+        Outcome.TIMED_OUT: errors.ActionTimedOut,
+        Outcome.CANCELLED: errors.TaskCancelled,
+        Outcome.EXPIRED: errors.TaskExpired,
+        Outcome.POISONED: errors.TaskPoisoned,
+        Outcome.REFUSED: errors.TaskRefused,
+    }
+    kind: Any = kinds.get(message.type or "")
+    if kind is not None:
+        return kind(what.message, task_id=task_id)  # type: ignore[no-any-return]
+    return errors.ActionFailed(
+        f"{what.error_type}: {what.message}" if what.error_type else what.message,
+        task_id=task_id,
+        error_type=what.error_type,
+        attempts=what.attempts,
+        remote_traceback=what.traceback,
+    )

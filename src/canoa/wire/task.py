@@ -1,0 +1,103 @@
+"""One request to run an action, as a broker message and back. The pool's wire.
+
+The body is the arguments alone, a JSON or msgpack object keyed by parameter, so that any language can send it.
+Everything else is in properties and in headers which are left out while they say nothing new: a first attempt
+carries two.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from canoa.broker.port import HeaderValue, Message
+from canoa.errors import Undecodable
+from canoa.vocabulary import ActionName, TaskId
+from canoa.wire import trace
+
+SENT: Final = "canoa-sent"  # epoch milliseconds of the submit
+ATTEMPT: Final = "canoa-attempt"  # from 2 on
+CRASHES: Final = "canoa-crashes"  # from 1 on
+DEADLINE: Final = "canoa-deadline"  # epoch milliseconds: no attempt starts after it
+RETRIES: Final = "canoa-retries"  # when the caller asked for other than the action's own
+TIMEOUT: Final = "canoa-timeout"  # milliseconds, likewise
+IDEMPOTENCY_KEY: Final = "canoa-idempotency-key"
+OWNER: Final = "canoa-owner"  # who retries; absent: the worker that runs it
+TRACEPARENT: Final = "traceparent"
+TRACESTATE: Final = "tracestate"
+
+EXPIRATION_MARGIN_S: Final = 60.0
+"""The broker's TTL only collects garbage: the worker's and the caller's clocks end a task, and they come first."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a worker knows about one delivery of a task."""
+
+    id: TaskId
+    action: ActionName
+    message: Message
+    attempt: int = 1
+    crashes: int = 0
+    sent_s: float | None = None
+    deadline_s: float | None = None
+    retries: int | None = None
+    timeout_s: float | None = None
+    idempotency_key: str | None = None
+
+    def trace(self) -> trace.TraceContext | None:
+        headers = self.message.headers
+        return trace.parse(headers.get(TRACEPARENT), headers.get(TRACESTATE))
+
+
+def new_headers(task_id: TaskId, now_s: float) -> dict[str, HeaderValue]:
+    """The headers of a first attempt, within the current trace or starting a new one."""
+    context = trace.current_trace.get()
+    if context is None:
+        return {SENT: int(now_s * 1000), TRACEPARENT: f"00-{task_id}-{task_id[16:]}-01"}
+    headers: dict[str, HeaderValue] = {SENT: int(now_s * 1000), TRACEPARENT: context.format()}
+    if context.state is not None:
+        headers[TRACESTATE] = context.state
+    return headers
+
+
+def read(message: Message, action: ActionName) -> Task:
+    """Raises `Undecodable` for headers that are not what they should be. A task from elsewhere needs only an id."""
+    if not message.message_id:
+        raise Undecodable("the task has no message_id; send one, unique per task")
+    headers = message.headers
+    known: dict[str, Any] = {}
+    if SENT in headers:
+        known["sent_s"] = _integer(headers, SENT, 0) / 1000
+    if ATTEMPT in headers:
+        known["attempt"] = _integer(headers, ATTEMPT, 1)
+    if CRASHES in headers:
+        known["crashes"] = _integer(headers, CRASHES, 0)
+    if DEADLINE in headers:
+        known["deadline_s"] = _integer(headers, DEADLINE, 0) / 1000
+    if RETRIES in headers:
+        known["retries"] = _integer(headers, RETRIES, 0)
+    if TIMEOUT in headers:
+        known["timeout_s"] = _integer(headers, TIMEOUT, 1) / 1000
+    if IDEMPOTENCY_KEY in headers:
+        known["idempotency_key"] = str(headers[IDEMPOTENCY_KEY])
+    return Task(id=TaskId(message.message_id), action=action, message=message, **known)
+
+
+def _integer(headers: Any, name: str, least: int) -> int:
+    value = headers[name]
+    if type(value) is not int or value < least:
+        raise Undecodable(f"header {name} is {value!r:.100}; it must be an integer of at least {least}")
+    return value
+
+
+def again(message: Message, **changed: HeaderValue) -> Message:
+    """The same task with other headers (`attempt`, `crashes`): for a retry, or a count."""
+    names = {"attempt": ATTEMPT, "crashes": CRASHES}
+    headers = {**_own(message.headers), **{names[key]: value for key, value in changed.items()}}
+    return msgspec.structs.replace(message, headers=headers)
+
+
+def _own(headers: Any) -> dict[str, HeaderValue]:
+    """Without the broker's notes on earlier journeys, which would grow with every retry."""
+    return {name: value for name, value in headers.items() if not name.startswith("x-")}

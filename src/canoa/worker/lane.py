@@ -1,0 +1,104 @@
+"""Runs what is ready, at most `concurrency` at a time.
+
+Runners are tasks that start when there is work and end when there is none. Each takes one job after the other; before
+it starts one it makes sure that another runner stands by, in case the job waits. So a hundred jobs that never wait cost
+two tasks, and a hundred that do run at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+Job = TypeVar("Job")
+
+TURN_S = 0.01
+"""How long a runner may go on without a break: longer starves heartbeats and other runners."""
+
+
+class Lane(Generic[Job]):
+    """`run` is awaited for each job and must not raise."""
+
+    def __init__(self, name: str, concurrency: int, run: Callable[[Job], Awaitable[None]]) -> None:
+        self.name = name
+        self.concurrency = concurrency
+        self.running = 0
+        self._run = run
+        self._loop = asyncio.get_running_loop()
+        self._ready: deque[Job] = deque()
+        self._urgent: list[tuple[int, int, Job]] = []
+        self._order = itertools.count()
+        self._runners: set[asyncio.Task[None]] = set()
+        self._standing_by = 0
+        self._is_paused = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def push(self, job: Job, priority: int | None = None) -> None:
+        """Higher priorities first, equal ones in order."""
+        if priority:
+            heapq.heappush(self._urgent, (-priority, next(self._order), job))
+        else:
+            self._ready.append(job)
+        self._stand_by()
+
+    def take_unstarted(self) -> list[Job]:
+        """Everything that waits, most urgent first; it is no longer ours."""
+        jobs = [heapq.heappop(self._urgent)[2] for _ in range(len(self._urgent))]
+        jobs += self._ready
+        self._ready.clear()
+        return jobs
+
+    @property
+    def waiting(self) -> int:
+        return len(self._ready) + len(self._urgent)
+
+    async def pause(self) -> None:
+        """Start nothing new, and return once nothing runs."""
+        self._is_paused = True
+        await self._idle.wait()
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._stand_by()
+
+    async def stop(self) -> None:
+        """End the runners, whatever they do."""
+        self._is_paused = True
+        for runner in self._runners:
+            runner.cancel()
+        await asyncio.gather(*self._runners, return_exceptions=True)
+
+    def _stand_by(self) -> None:
+        """One runner that has not started yet is enough: it calls the next."""
+        if self._standing_by or self._is_paused or len(self._runners) >= self.concurrency:
+            return
+        if self._ready or self._urgent:
+            self._standing_by += 1
+            runner = self._loop.create_task(self._take_turns(), name=f"lane[{self.name}].runner")
+            self._runners.add(runner)
+            runner.add_done_callback(self._runners.discard)
+
+    async def _take_turns(self) -> None:
+        self._standing_by -= 1
+        turn_ends_s = self._loop.time() + TURN_S
+        while (self._ready or self._urgent) and not self._is_paused:
+            job = heapq.heappop(self._urgent)[2] if self._urgent else self._ready.popleft()
+            self._stand_by()
+            self.running += 1
+            self._idle.clear()
+            try:
+                await self._run(job)
+            finally:
+                self.running -= 1
+                if not self.running:
+                    self._idle.set()
+            if self._loop.time() > turn_ends_s:
+                await asyncio.sleep(0)
+                turn_ends_s = self._loop.time() + TURN_S

@@ -1,0 +1,158 @@
+"""One action as a worker offers it: its queues, its figures, and what is decided when a task of it ends."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from random import random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from canoa.broker import topology
+from canoa.broker.port import Consumer, Delivery, Message, Publication
+from canoa.execution import rules
+from canoa.execution.backoff import pick_rung
+from canoa.execution.outcome import Outcome
+from canoa.execution.prefetch import RunTimeEstimate
+from canoa.logs import get_logger
+from canoa.wire import packing, result, task
+from canoa.worker.metrics import ActionStats
+
+if TYPE_CHECKING:
+    from canoa.action import Action
+    from canoa.execution.policy import Policy
+    from canoa.vocabulary import ActionName
+    from canoa.wire.task import Task
+    from canoa.worker.settling import Settler
+
+log = get_logger(__name__)
+
+
+class Offer:
+    def __init__(
+        self, action: Action[..., Any, Any], settler: Settler, *, node_id: str, max_payload_bytes: int
+    ) -> None:
+        self.action = action
+        self.name: ActionName = action.name
+        self.policy: Policy = action.policy
+        self.stats = ActionStats()
+        self.estimate = RunTimeEstimate()
+        self.queue = topology.action_queue_name(action.name)
+        self.suspect_queue = topology.suspect_queue_name(action.name)
+        self.consumers: list[Consumer] = []
+        self.prefetch = 0
+        self.max_payload_bytes = max_payload_bytes
+        self._settler = settler
+        self._node_id = node_id
+
+    def policy_for(self, known: Task) -> Policy:
+        """The action's, or what the caller asked for."""
+        if known.retries is None and known.timeout_s is None:
+            return self.policy
+        retries = self.policy.retries if known.retries is None else known.retries
+        timeout_s = self.policy.timeout_s if known.timeout_s is None else known.timeout_s
+        return msgspec.structs.replace(self.policy, retries=retries, timeout_s=timeout_s)
+
+    # --- Ends -----------------------------------------------------------------------------------
+
+    def succeed(self, known: Task, delivery: Delivery, body: bytes, content_type: str) -> None:
+        """Raises `PayloadTooLarge`."""
+        reply_to = known.message.reply_to
+        if reply_to is None:
+            self._settler.done(delivery)
+        else:
+            packed, encoding = packing.pack(body, self.max_payload_bytes, f"the result of {self.name}")
+            answer = result.success_message(known.id, packed, content_type, encoding)
+            gone = partial(self._caller_is_gone, known, delivery)
+            self._settler.send_then_ack(Publication(message=answer, key=reply_to), delivery, gone)
+        self.stats.outcomes[Outcome.OK] += 1
+
+    def _caller_is_gone(self, known: Task, delivery: Delivery) -> None:
+        """Results die with their caller: that is what `reply` means."""
+        log.info("result_without_caller", task_id=known.id, action=self.name)
+        self._settler.done(delivery)
+
+    def end_badly(self, known: Task, delivery: Delivery, end: rules.End, what: result.Failure) -> None:
+        """An attempt that did not succeed: again later, or the failure goes to whoever will hear it."""
+        policy = self.policy_for(known)
+        intent = rules.on_end(policy, known.attempt, end, time.time(), deadline_s=known.deadline_s, rand=random())
+        match intent:
+            case rules.Retry(attempt=attempt, delay_s=delay_s):
+                self._retry(known, delivery, attempt, delay_s, what)
+            case rules.Fail(kind=kind):
+                self.fail(known, delivery, kind, what)
+            case rules.Finish():
+                raise AssertionError("a bad end cannot finish")
+
+    def _retry(self, known: Task, delivery: Delivery, attempt: int, delay_s: float, what: result.Failure) -> None:
+        self.stats.outcomes[Outcome.RETRIED] += 1
+        self.stats.retries += 1
+        rung_s = pick_rung(delay_s, topology.RUNGS_S, random())
+        log.info(
+            "task_retries", task_id=known.id, action=self.name, attempt=attempt, delay_s=rung_s, error=what.message
+        )
+        message = task.again(known.message, attempt=attempt)
+        self._settler.send_then_ack(
+            Publication(message=message, exchange=topology.rung_name(rung_s), key=self.queue), delivery
+        )
+
+    def fail(self, known: Task, delivery: Delivery, outcome: Outcome, what: result.Failure) -> None:
+        """To the caller; where there is none, or it is gone, to the dead letters. Poison goes to both."""
+        self.stats.outcomes[outcome] += 1
+        log.warning(
+            "task_failed",
+            task_id=known.id,
+            action=self.name,
+            attempt=known.attempt,
+            outcome=outcome.value,
+            error=f"{what.error_type}: {what.message}" if what.error_type else what.message,
+        )
+        reply_to = known.message.reply_to
+        bury = partial(self._bury, known.message, delivery, outcome, what)
+        if reply_to is None:
+            bury()
+            return
+        answer = Publication(message=result.failure_message(known.id, outcome, what), key=reply_to)
+        if outcome is Outcome.POISONED:
+            self._settler.post(answer)
+            bury()
+        else:
+            self._settler.send_then_ack(answer, delivery, bury)
+
+    def skip(self, known: Task, delivery: Delivery) -> None:
+        """Cancelled before it started. Its handle has ended already."""
+        self.stats.outcomes[Outcome.CANCELLED] += 1
+        log.info("task_skipped", task_id=known.id, action=self.name, reason="cancelled")
+        self._settler.done(delivery)
+
+    def refuse_message(self, delivery: Delivery, why: str) -> None:
+        """Not even a task: nothing in it can be trusted, so no answer, but a dead letter that says why."""
+        self.stats.outcomes[Outcome.REFUSED] += 1
+        log.warning("message_refused", action=self.name, reason=why)
+        message = delivery.message
+        if not message.message_id:
+            message = msgspec.structs.replace(message, message_id="unknown")
+        self._bury(message, delivery, Outcome.REFUSED, result.failure(why))
+
+    def recount(self, known: Task, delivery: Delivery, crashes: int, *, as_suspect: bool) -> None:
+        log.warning("task_redelivered", task_id=known.id, action=self.name, crashes=crashes, runs_alone=as_suspect)
+        queue = self.suspect_queue if as_suspect else self.queue
+        message = task.again(known.message, crashes=crashes)
+        self._settler.send_then_ack(Publication(message=message, key=queue), delivery)
+
+    def hand_back(self, delivery: Delivery) -> None:
+        """Untouched, to the queue it came from. By publishing: a requeued message would look like a crash."""
+        if delivery.is_settled:
+            self._settler.dropped()
+            return
+        message = delivery.message
+        if not message.message_id:
+            message = msgspec.structs.replace(message, message_id="unknown")
+        self._settler.send_then_ack(Publication(message=message, key=delivery.key), delivery)
+
+    def _bury(self, message: Message, delivery: Delivery, reason: Outcome, what: result.Failure) -> None:
+        letter = result.dead_letter(
+            message, reason=reason, what=what, node=self._node_id, origin=self.queue, now_s=time.time()
+        )
+        self._settler.send_then_ack(Publication(message=letter, exchange=topology.DEAD, key=self.queue), delivery)

@@ -1,0 +1,166 @@
+"""`cpu=True` actions: child processes that can be killed.
+
+Requests and answers are msgpack over a pipe: nothing is pickled but the start of the child itself. A child decodes the
+arguments and encodes the result, so that the parent's event loop only moves bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from canoa.errors import ArgumentsRefused, DoNotRetry, Undecodable
+from canoa.wire.codec import ContentType, Unencodable
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    module: str
+    qualname: str
+    body: bytes
+    content_type: str | None
+    context: dict[str, Any]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """`error` empty: `body` is the encoded result."""
+
+    body: bytes = b""
+    error: str = ""
+    error_type: str = ""
+    traceback: str = ""
+    is_refused: bool = False
+    is_retryable: bool = True
+
+
+class ChildDied(Exception):
+    """The child process ended in the middle of an action: killed, out of memory, or a fault in native code."""
+
+
+_requests = msgspec.msgpack.Decoder(Request)
+_answers = msgspec.msgpack.Decoder(Answer)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class ProcessPool:
+    """At most `size` children, started when first needed and kept."""
+
+    def __init__(self, size: int) -> None:
+        self._start = multiprocessing.get_context("spawn")
+        self._idle: deque[_Child] = deque()
+        self._all: set[_Child] = set()
+        self._slots = asyncio.Semaphore(size)
+        self._threads = ThreadPoolExecutor(size, thread_name_prefix="canoa-cpu")
+
+    async def run(self, request: Request) -> Answer:
+        """Raises `ChildDied`. Cancelling it kills the child in mid-action."""
+        loop = asyncio.get_running_loop()
+        async with self._slots:
+            child = self._idle.popleft() if self._idle else await loop.run_in_executor(self._threads, self._new_child)
+            try:
+                raw = await loop.run_in_executor(self._threads, child.ask, _encode(request))
+            except asyncio.CancelledError:
+                self._discard(child)
+                raise
+            except (EOFError, OSError) as exc:
+                code = child.exit_code()
+                self._discard(child)
+                raise ChildDied(f"the action's process ended with code {code}") from exc
+            self._idle.append(child)
+            return _answers.decode(raw)
+
+    def _new_child(self) -> _Child:
+        child = _Child(self._start)
+        self._all.add(child)
+        return child
+
+    def _discard(self, child: _Child) -> None:
+        self._all.discard(child)
+        child.kill()
+
+    def close(self) -> None:
+        for child in list(self._all):
+            self._discard(child)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class _Child:
+    def __init__(self, start: multiprocessing.context.SpawnContext) -> None:
+        self._pipe, far_end = start.Pipe()
+        self._process = start.Process(target=child_main, args=(far_end,), name="canoa-cpu", daemon=True)
+        self._process.start()
+        far_end.close()
+
+    def ask(self, request: bytes) -> bytes:
+        """Blocks; raises EOFError when the child ends first."""
+        self._pipe.send_bytes(request)
+        return self._pipe.recv_bytes()
+
+    def exit_code(self) -> int | None:
+        self._process.join(1.0)
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join(1.0)
+        self._pipe.close()
+
+
+def child_main(pipe: Connection) -> None:
+    """The child's life: one request after the other, until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    while True:
+        try:
+            request = _requests.decode(pipe.recv_bytes())
+            pipe.send_bytes(_encode(_perform(request)))
+        except (EOFError, OSError):
+            return
+
+
+def _end_with_parent() -> None:
+    """A killed parent closes no action: without this its children would work on for nobody."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _perform(request: Request) -> Answer:
+    try:
+        action = _find(request.module, request.qualname)
+        arguments = action.signature.decode(request.body, request.content_type)
+        args, kwargs = action.signature.call_form(arguments)
+        if action.signature.takes_context:
+            from canoa.context import Context
+
+            args = (Context(**request.context), *args)
+        return Answer(body=action.signature.result.encode(action.function(*args, **kwargs), ContentType.JSON))
+    except (ArgumentsRefused, Undecodable, Unencodable) as exc:
+        return Answer(error=str(exc), error_type=type(exc).__name__, is_refused=True)
+    except Exception as exc:
+        return Answer(
+            error=str(exc),
+            error_type=type(exc).__name__,
+            traceback=traceback.format_exc(),
+            is_retryable=not isinstance(exc, DoNotRetry),
+        )
+
+
+def _find(module: str, qualname: str) -> Any:
+    found: Any = importlib.import_module(module)
+    for part in qualname.split("."):
+        found = getattr(found, part)
+    return found

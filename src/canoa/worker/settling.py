@@ -1,0 +1,87 @@
+"""How a delivery ends: first whatever must be sent (a result, a retry, a dead letter) is confirmed, then it is
+acknowledged. Killed in between, the worker leaves a duplicate behind, never a hole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from canoa.errors import BrokerRefusedMessage, Unroutable
+from canoa.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canoa.broker.port import Broker, Delivery, Publication, PublishOutcome
+
+log = get_logger(__name__)
+
+REPEAT_AFTER_S: Final = 1.0
+"""Between tries to send what the broker refused: its queue is full, and asking faster does not empty it."""
+
+
+class Settler:
+    """Counts what is in the worker's hands. `is_empty` is awaited while draining."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._loop = asyncio.get_running_loop()
+        self._in_hand = 0
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @property
+    def in_hand(self) -> int:
+        return self._in_hand
+
+    def took(self) -> None:
+        self._in_hand += 1
+        if self._in_hand == 1:
+            self._empty.clear()
+
+    async def wait_empty(self) -> None:
+        await self._empty.wait()
+
+    def done(self, delivery: Delivery) -> None:
+        """Acknowledge; nothing else is owed."""
+        delivery.settle()
+        self.dropped()
+
+    def dropped(self) -> None:
+        """It is no longer ours: settled, or gone with its link."""
+        self._in_hand -= 1
+        if self._in_hand == 0:
+            self._empty.set()
+
+    def post(self, publication: Publication) -> None:
+        """Best effort: nothing depends on it."""
+        self._broker.post(publication, lambda _: None)
+
+    def send_then_ack(
+        self, publication: Publication, delivery: Delivery, if_unroutable: Callable[[], None] | None = None
+    ) -> None:
+        """Keeps trying while the delivery is ours: should the link be gone, somebody else gets the task anyway.
+
+        `if_unroutable` decides instead where there is nobody to send it to.
+        """
+        self._broker.post(publication, partial(self._on_outcome, publication, delivery, if_unroutable))
+
+    def _on_outcome(
+        self,
+        publication: Publication,
+        delivery: Delivery,
+        if_unroutable: Callable[[], None] | None,
+        outcome: PublishOutcome,
+    ) -> None:
+        if outcome is None:
+            self.done(delivery)
+        elif delivery.is_settled:
+            self.dropped()
+        elif isinstance(outcome, Unroutable) and if_unroutable is not None:
+            if_unroutable()
+        else:
+            log.warning("message_not_taken", key=publication.key, reason=str(outcome))
+            wait_s = REPEAT_AFTER_S if isinstance(outcome, BrokerRefusedMessage | Unroutable) else 0.0
+            self._loop.call_later(wait_s, self.send_then_ack, publication, delivery, if_unroutable)

@@ -1,0 +1,257 @@
+"""A worker: takes deliveries, runs them in lanes, and leaves in good order.
+
+Never connected and deaf: a consumer recovers by itself, or `wait_failed` says why it cannot and the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from canoa.action import Runs
+from canoa.broker import topology
+from canoa.broker.port import Declaration, Delivery
+from canoa.errors import SettingError, WrongUse
+from canoa.execution import rules
+from canoa.execution.prefetch import prefetch_for
+from canoa.logs import get_logger
+from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
+from canoa.worker.cancelled import CancelledTasks
+from canoa.worker.driving import Interruption
+from canoa.worker.lane import Lane
+from canoa.worker.metrics import ActionStats, WorkerCollector, exposition, new_registry
+from canoa.worker.offer import Offer
+from canoa.worker.running import Runner, processors
+from canoa.worker.settling import Settler
+
+if TYPE_CHECKING:
+    from canoa.app import Canoa
+    from canoa.broker.port import Broker
+
+log = get_logger(__name__)
+
+Job: TypeAlias = tuple[Offer, Delivery]
+
+TUNE_EVERY_S = 1.0
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    concurrency: int = 50  # attempts at once, on the loop and in threads; higher suits waiting, lower suits computing
+    processes: int = 0  # attempts at once of cpu=True actions; 0: as many as there are processors
+    drain_s: float = 30.0  # how long running attempts may go on after a stop; longer wastes less work
+    layer: Layer = Layer.CLOUD
+    node_id: str = ""  # empty: host name and process id
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1 or self.processes < 0 or self.drain_s < 0:
+            raise SettingError(
+                f"concurrency={self.concurrency}, processes={self.processes}, drain={self.drain_s:g}: "
+                f"use at least 1 attempt at once, and no negative numbers"
+            )
+
+
+class Worker:
+    def __init__(self, app: Canoa, settings: WorkerSettings) -> None:
+        if not app.actions:
+            raise WrongUse(f"app {app.name!r} has no actions; define one with @{app.name}.action()")
+        self.settings = settings
+        self.node_id = NodeId(settings.node_id or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(2).hex()}")
+        self.started_s = time.time()
+        self._app = app
+        self._broker: Broker = app.new_broker("worker")
+        self._settler = Settler(self._broker)
+        self._cancelled = CancelledTasks()
+        processes = settings.processes or processors()
+        self._runner = Runner(
+            node_id=self.node_id,
+            threads=settings.concurrency,
+            processes=processes,
+            cancelled=self._cancelled,
+        )
+        self._main: Lane[Job] = Lane("main", settings.concurrency, self._run)
+        self._cpu: Lane[Job] = Lane("cpu", processes, self._run)
+        self._offers = [self._offer(action) for action in app.actions.values()]
+        self._alone = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_stopping = False
+        self.stats: dict[ActionName, ActionStats] = {offer.name: offer.stats for offer in self._offers}
+        self._registry = new_registry(WorkerCollector(self.stats, settings.layer))
+
+    def _offer(self, action: Any) -> Offer:
+        limit = self._app.settings.max_payload_bytes
+        return Offer(action, self._settler, node_id=self.node_id, max_payload_bytes=limit)
+
+    def metrics(self) -> bytes:
+        """In Prometheus' text format."""
+        return exposition(self._registry)
+
+    @property
+    def in_progress(self) -> int:
+        return self._main.running + self._cpu.running
+
+    # --- Starting ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Return once every action can be called. Raises what the broker refuses."""
+        try:
+            await self._broker.open()
+            await self._broker.declare(*topology.shared())
+            for offer in self._offers:
+                await self._consume(offer)
+            await self._listen_for_cancels()
+        except BaseException:
+            await self._broker.aclose()
+            self._runner.close()
+            raise
+        self._spawn(self._tune(), "tune")
+        for offer in self._offers:
+            for consumer in offer.consumers:
+                self._spawn(self._watch(consumer), f"watch[{consumer.queue}]")
+        log.info("worker_ready", node_id=self.node_id, actions=list(self.stats), concurrency=self.settings.concurrency)
+
+    async def _consume(self, offer: Offer) -> None:
+        action = offer.action
+        lane = self._lane_of(offer)
+        offer.prefetch = prefetch_for(lane.concurrency, None, None)
+        declared = topology.of_action(action.name, quorum=action.quorum, max_priority=action.priorities)
+        ours: list[Declaration] = [*topology.shared(), *declared]
+        push = partial(self._on_delivery, offer, lane)
+        on_suspect = partial(self._on_suspect, offer)
+        offer.consumers = [
+            await self._broker.consume(offer.queue, push, prefetch=offer.prefetch, topology=ours),
+            await self._broker.consume(offer.suspect_queue, on_suspect, prefetch=1, topology=ours),
+        ]
+
+    def _lane_of(self, offer: Offer) -> Lane[Job]:
+        return self._cpu if offer.action.runs is Runs.IN_PROCESS else self._main
+
+    async def _listen_for_cancels(self) -> None:
+        queue, binding = topology.cancel_queue(self.node_id)
+        shared = topology.shared()
+        await self._broker.consume(queue.name, self._on_cancel, prefetch=100, topology=[*shared, queue, binding])
+
+    def _spawn(self, work: Any, name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=f"worker[{self.node_id}].{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- Working ------------------------------------------------------------------------------------
+
+    def _on_delivery(self, offer: Offer, lane: Lane[Job], delivery: Delivery) -> None:
+        self._settler.took()
+        if self._is_stopping:
+            offer.hand_back(delivery)
+        else:
+            lane.push((offer, delivery), delivery.message.priority)
+
+    async def _run(self, job: Job) -> None:
+        offer, delivery = job
+        if delivery.is_settled:  # its link is gone: the broker has given it to somebody else
+            self._settler.dropped()
+            return
+        await self._runner.handle(offer, delivery)
+
+    def _on_suspect(self, offer: Offer, delivery: Delivery) -> None:
+        self._settler.took()
+        if self._is_stopping:
+            offer.hand_back(delivery)
+        else:
+            self._spawn(self._run_suspect(offer, delivery), "suspect")
+
+    async def _run_suspect(self, offer: Offer, delivery: Delivery) -> None:
+        """It may have ended a worker: with nothing else running, a crash can only be its own doing."""
+        decided = self._runner.decide(offer, delivery, is_suspect=True)
+        if decided is None:
+            return
+        if not isinstance(decided[1], rules.Run):
+            await self._runner.handle(offer, delivery, is_suspect=True)
+            return
+        async with self._alone:
+            await self._main.pause()
+            await self._cpu.pause()
+            try:
+                if self._is_stopping:
+                    offer.hand_back(delivery)
+                else:
+                    await self._runner.handle(offer, delivery, is_suspect=True)
+            finally:
+                if not self._is_stopping:
+                    self._main.resume()
+                    self._cpu.resume()
+
+    def _on_cancel(self, delivery: Delivery) -> None:
+        delivery.settle()
+        task_id = TaskId(delivery.message.body.decode(errors="replace"))
+        self._cancelled.add(task_id)
+        self._runner.interrupt(task_id, Interruption.CANCELLED)
+
+    async def _tune(self) -> None:
+        """Prefetch follows run time: fast actions hide round trips, slow ones leave work to others."""
+        while True:
+            await asyncio.sleep(TUNE_EVERY_S)
+            for offer in self._offers:
+                wanted = prefetch_for(self._lane_of(offer).concurrency, offer.estimate.mean_s, offer.prefetch)
+                if wanted != offer.prefetch:
+                    offer.prefetch = wanted
+                    await offer.consumers[0].set_prefetch(wanted)
+
+    # --- Ending -------------------------------------------------------------------------------------
+
+    async def _watch(self, consumer: Any) -> None:
+        try:
+            await consumer.wait_ended()
+        except Exception as exc:
+            if not self._failed.done():
+                self._failed.set_exception(exc)
+                self._failed.exception()  # seen: `wait_failed` may never be awaited
+
+    async def wait_failed(self) -> None:
+        """Never returns; raises why the worker can no longer receive work."""
+        await asyncio.shield(self._failed)
+
+    async def stop(self) -> bool:
+        """Take nothing new, hand back what has not started, let the rest finish within `drain_s`, then interrupt it and
+        hand it back too. True: nothing had to be interrupted."""
+        if self._is_stopping:
+            return True
+        self._is_stopping = True
+        log.info("worker_draining", node_id=self.node_id, in_progress=self.in_progress)
+        for offer in self._offers:
+            for consumer in offer.consumers:
+                await consumer.cancel()
+        for lane in (self._main, self._cpu):
+            for offer, delivery in lane.take_unstarted():
+                offer.hand_back(delivery)
+        is_clean = await self._drain()
+        await self._main.stop()
+        await self._cpu.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._runner.close()
+        await self._broker.aclose()
+        log.info("worker_stopped", node_id=self.node_id, clean=is_clean)
+        return is_clean
+
+    async def _drain(self) -> bool:
+        if await self._emptied_within(self.settings.drain_s):
+            return True
+        log.warning("drain_interrupts", node_id=self.node_id, in_progress=self.in_progress)
+        self._runner.interrupt_all(Interruption.DRAINED)
+        await self._emptied_within(5.0)
+        return False
+
+    async def _emptied_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._settler.wait_empty()
+        except TimeoutError:
+            return False
+        return True
