@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from canoa.broker.memory import MemoryHub
-    from canoa.broker.port import Broker
+    from canoa.broker.port import Broker, Depth
+    from canoa.client.handle import Handle
     from canoa.client.session import Session
     from canoa.client.sync import SyncApp
     from canoa.context import Context
-    from canoa.worker.worker import Worker
+    from canoa.worker.worker import Worker, WorkerSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -175,6 +176,16 @@ class Canoa:
         await session.open()
         return session
 
+    async def submit_raw(self, name: str, body: bytes, *, content_type: ContentType = ContentType.JSON) -> Handle[Any]:
+        """Submit an action this program does not define, its arguments already encoded: the worker checks them."""
+        session = await self.session()
+        return await session.submit_raw(action_name(name), body, content_type.value)
+
+    async def depth(self, name: str) -> Depth:
+        """How many tasks wait for an action, and how many workers take them. Raises `QueueMissing`."""
+        session = await self.session()
+        return await session.depth(action_name(name))
+
     def home_loop(self) -> asyncio.AbstractEventLoop | None:
         """A running loop the app already lives on, if any: `app.sync` works there instead of on a loop of its own."""
         homes = [*self._sessions, *self._worker_loops]
@@ -200,9 +211,17 @@ class Canoa:
     @asynccontextmanager
     async def worker(self, *, concurrency: int = 50, drain_s: float = 30.0) -> AsyncIterator[Worker]:
         """Run the app's actions in this process: `async with app.worker():`. Ready inside, drained at the end."""
-        from canoa.worker.worker import Worker, WorkerSettings
+        from canoa.worker.worker import WorkerSettings
 
-        worker = Worker(self, WorkerSettings(concurrency=concurrency, drain_s=drain_s))
+        async with self.worker_with(WorkerSettings(concurrency=concurrency, drain_s=drain_s)) as worker:
+            yield worker
+
+    @asynccontextmanager
+    async def worker_with(self, settings: WorkerSettings) -> AsyncIterator[Worker]:
+        """The same with every setting there is."""
+        from canoa.worker.worker import Worker
+
+        worker = Worker(self, settings)
         await worker.start()
         loop = asyncio.get_running_loop()
         self._worker_loops.append(loop)

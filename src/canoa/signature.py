@@ -155,7 +155,7 @@ def _codec(name: str, what: str, type_: Any) -> Codec[Any]:
 
 def _refuse_custom(info: Any) -> None:
     """msgspec takes any class and fails at the first message; we say so when the action is defined."""
-    if isinstance(info, msgspec.inspect.CustomType):
+    if isinstance(info, msgspec.inspect.CustomType) and info.cls is not object:
         raise TypeError(f"{info.cls!r} is not a type that can be sent")
     inner = [getattr(info, each, None) for each in ("item_type", "key_type", "value_type", "type")]
     lists = [getattr(info, each, ()) for each in ("types", "item_types")]

@@ -1,7 +1,7 @@
 """What Canoa needs from a message broker: AMQP 0-9-1's model, and nothing of any driver.
 
 The words (exchange, queue, binding, message, delivery) and the promises live here. `memory.py` is the promise as
-running code, `rabbitmq.py` keeps it over the network; `tests/contract/test_broker.py` holds both to it.
+running code, `rabbitmq.py` keeps it over the network; `tests/contract/broker/` holds both to it.
 Names of real exchanges and queues are in `topology.py`.
 """
 

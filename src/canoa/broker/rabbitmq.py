@@ -57,7 +57,7 @@ class RabbitBroker:
         self._publishing: LinkKeeper | None = None
         self._consuming: LinkKeeper | None = None
         self._publisher: Publisher | None = None
-        self._consumers: list[AmqpConsumer] = []
+        self._consumers: set[AmqpConsumer] = set()
 
     def __repr__(self) -> str:
         return f"RabbitBroker({self._address}, {self._login})"
@@ -90,7 +90,7 @@ class RabbitBroker:
         return LinkKeeper(connect, name=name, patience_s=self._settings.login_patience_s)
 
     async def aclose(self) -> None:
-        for consumer in self._consumers:
+        for consumer in list(self._consumers):
             await consumer.stop()
         self._consumers.clear()
         if self._publisher is not None:
@@ -185,9 +185,18 @@ class RabbitBroker:
     ) -> Consumer:
         if self._consuming is None:
             raise BrokerUnreachable("the broker is not open")
-        consumer = AmqpConsumer(self._consuming, queue, on_delivery, prefetch=prefetch, topology=topology)
+        if prefetch < 1:
+            raise SettingError(f"prefetch is {prefetch}; use 1 or more (AMQP would take 0 for no limit at all)")
+        consumer = AmqpConsumer(
+            self._consuming,
+            queue,
+            on_delivery,
+            prefetch=prefetch,
+            topology=topology,
+            on_cancel=self._consumers.discard,
+        )
         await consumer.start()
-        self._consumers.append(consumer)
+        self._consumers.add(consumer)
         return consumer
 
 

@@ -7,19 +7,15 @@ data, so that a site that was stopped comes back at the same address.
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
 
-from canoa.errors import CanoaError, SettingError
+from canoa.cli import output
 from canoa.testing.ports import LOOPBACK
 from canoa.testing.rabbitmq import RabbitNode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PLUGINS = ("rabbitmq_management", "rabbitmq_mqtt", "rabbitmq_prometheus")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,40}")
@@ -67,29 +63,29 @@ def start(
 ) -> None:
     """Start a local broker and print its URL."""
     wanted = [plugin.strip() for plugin in plugins.split(",") if plugin.strip()]
-    with _errors_told():
+    with output.errors_explained():
         node = RabbitNode(_folder(name), name=name, plugins=wanted, detached=True)
         if node.is_running:
-            _say(f"Site {name!r} is already running (pid {node.pid}).")
+            output.say(f"Site {name!r} is already running (pid {node.pid}).")
         else:
             node = RabbitNode(_folder(name), name=name, plugins=wanted, amqp_port=port, detached=True)
-            _say(f"Starting site {name!r}; RabbitMQ takes some seconds.")
+            output.say(f"Starting site {name!r}; RabbitMQ takes some seconds.")
             node.start()
-            _say(f"Site {name!r} is up (pid {node.pid}). Stop it with: {_command('stop', name)}")
+            output.say(f"Site {name!r} is up (pid {node.pid}). Stop it with: {_command('stop', name)}")
     site = _describe(name, node)
     if site.management_url:
-        _say(f"Pages: {site.management_url} (guest, guest)")
+        output.say(f"Pages: {site.management_url} (guest, guest)")
     _show(site, as_json=as_json)
 
 
 @site_app.command()
 def stop(name: Name = "default", as_json: AsJson = False) -> None:
     """Stop a local broker. Its data stays for the next start."""
-    with _errors_told():
+    with output.errors_explained():
         node = RabbitNode(_folder(name), name=name)
         was_running = node.is_running
         node.stop()
-    _say(f"Site {name!r} is stopped." if was_running else f"Site {name!r} was not running.")
+    output.say(f"Site {name!r} is stopped." if was_running else f"Site {name!r} was not running.")
     if as_json:
         _show(_describe(name, node), as_json=True)
 
@@ -97,10 +93,10 @@ def stop(name: Name = "default", as_json: AsJson = False) -> None:
 @site_app.command()
 def status(name: Name = "default", as_json: AsJson = False) -> None:
     """Print the URL of a local broker that runs; exit with 1 when it does not."""
-    with _errors_told():
+    with output.errors_explained():
         site = _describe(name, RabbitNode(_folder(name), name=name))
     if not site.running:
-        _say(f"Site {name!r} is not running. Start it with: {_command('start', name)}")
+        output.say(f"Site {name!r} is not running. Start it with: {_command('start', name)}")
     if site.running or as_json:
         _show(site, as_json=as_json)
     raise typer.Exit(0 if site.running else 1)
@@ -127,17 +123,3 @@ def _describe(name: str, node: RabbitNode) -> Site:
 
 def _show(site: Site, *, as_json: bool) -> None:
     typer.echo(msgspec.json.encode(site).decode() if as_json else site.url)
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    """A failure is one message on stderr: exit 2 for wrong use, 1 for the rest."""
-    try:
-        yield
-    except CanoaError as error:
-        _say(f"Error: {error}")
-        raise typer.Exit(2 if isinstance(error, SettingError) else 1) from error

@@ -11,6 +11,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from canoa.action import Options
 from canoa.broker import topology
 from canoa.broker.port import Delivery, HeaderValue, Message, Publication, PublishOutcome
 from canoa.client.handle import Handle
@@ -34,9 +35,9 @@ from canoa.wire.ids import new_client_id, new_task_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from canoa.action import Action, Args, Options
+    from canoa.action import Action, Args
     from canoa.app import Canoa
-    from canoa.broker.port import Consumer
+    from canoa.broker.port import Consumer, Depth
 
 REPLY_PREFETCH = 1000
 """Replies are tiny work: many in hand hide the broker's round trips."""
@@ -92,7 +93,12 @@ class Session:
     # --- Sending ------------------------------------------------------------------------------------
 
     async def submit(self, action: Action[..., Any, Any], options: Options, args: Any, kwargs: Any) -> Handle[Any]:
-        handle, publication = self._prepare(action, options, args, kwargs)
+        return await self._accepted(*self._prepare(action, options, args, kwargs))
+
+    async def submit_raw(self, name: ActionName, body: bytes, content_type: str) -> Handle[Any]:
+        return await self._accepted(*self._prepare_raw(name, body, content_type, Options(), None))
+
+    async def _accepted(self, handle: Handle[Any], publication: Publication) -> Handle[Any]:
         accepted: asyncio.Future[PublishOutcome] = self.loop.create_future()
         self._post(publication, handle, accepted)
         error = await accepted
@@ -131,15 +137,15 @@ class Session:
         self, action: Action[..., Any, Any], options: Options, args: Any, kwargs: Any
     ) -> tuple[Handle[Any], Publication]:
         body = action.signature.encode(args, kwargs, action.content_type)
-        return self.prepare_raw(action.name, body, action.content_type.value, options, action)
+        return self._prepare_raw(action.name, body, action.content_type.value, options, action)
 
-    def prepare_raw(
+    def _prepare_raw(
         self,
         name: ActionName,
         body: bytes,
         content_type: str,
         options: Options,
-        action: Action[..., Any, Any] | None = None,
+        action: Action[..., Any, Any] | None,
     ) -> tuple[Handle[Any], Publication]:
         """A task for an action this program may not know, its arguments already encoded."""
         task_id, now_s = new_task_id(), time.time()
@@ -204,6 +210,9 @@ class Session:
     @staticmethod
     def _named(outcome: CanoaError, action: ActionName) -> CanoaError:
         return UnknownAction(action) if isinstance(outcome, Unroutable) else outcome
+
+    async def depth(self, action: ActionName) -> Depth:
+        return await self._broker.depth(topology.action_queue_name(action))
 
     async def announce_cancel(self, task_id: TaskId) -> None:
         """To every worker there is. Nobody listening is fine; no link is not our caller's problem either."""

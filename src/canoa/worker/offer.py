@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from random import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from canoa.worker.settling import Settler
 
 log = get_logger(__name__)
+
+
+POSTPONED_S: Final = 1.0
 
 
 class Offer:
@@ -150,6 +153,11 @@ class Offer:
         if not message.message_id:
             message = msgspec.structs.replace(message, message_id="unknown")
         self._settler.send_then_ack(Publication(message=message, key=delivery.key), delivery)
+
+    def postpone(self, delivery: Delivery) -> None:
+        """A suspect that cannot run alone here now: back in a second, and not counted."""
+        waiting = Publication(message=delivery.message, exchange=topology.rung_name(POSTPONED_S), key=delivery.key)
+        self._settler.send_then_ack(waiting, delivery)
 
     def _bury(self, message: Message, delivery: Delivery, reason: Outcome, what: result.Failure) -> None:
         letter = result.dead_letter(

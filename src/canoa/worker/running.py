@@ -77,7 +77,7 @@ class Runner:
 
     # --- From the delivery to the decision --------------------------------------------------------
 
-    def decide(self, offer: Offer, delivery: Delivery, *, is_suspect: bool) -> tuple[Task, rules.Intent] | None:
+    def _decide(self, offer: Offer, delivery: Delivery, *, is_suspect: bool) -> tuple[Task, rules.Intent] | None:
         """What this delivery is and what to do with it; None: it was no task, and is dealt with."""
         try:
             known = task.read(delivery.message, offer.name)
@@ -95,8 +95,8 @@ class Runner:
         return known, rules.on_delivery(offer.policy_for(known), received, time.time())
 
     async def handle(self, offer: Offer, delivery: Delivery, *, is_suspect: bool = False) -> None:
-        """Everything but the decision to run alone, which the worker makes before."""
-        decided = self.decide(offer, delivery, is_suspect=is_suspect)
+        """From the bytes to the end. `is_suspect`: it came from the suspect queue, and nothing else runs here."""
+        decided = self._decide(offer, delivery, is_suspect=is_suspect)
         if decided is None:
             return
         known, intent = decided

@@ -18,7 +18,6 @@ from canoa.action import Runs
 from canoa.broker import topology
 from canoa.broker.port import Declaration, Delivery
 from canoa.errors import SettingError, WrongUse
-from canoa.execution import rules
 from canoa.execution.prefetch import prefetch_for
 from canoa.logs import get_logger
 from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
@@ -77,12 +76,12 @@ class Worker:
         self._main: Lane[Job] = Lane("main", settings.concurrency, self._run)
         self._cpu: Lane[Job] = Lane("cpu", processes, self._run)
         self._offers = [self._offer(action) for action in app.actions.values()]
-        self._alone = asyncio.Lock()
+        self._has_suspect = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_stopping = False
         self.stats: dict[ActionName, ActionStats] = {offer.name: offer.stats for offer in self._offers}
-        self._registry = new_registry(WorkerCollector(self.stats, settings.layer))
+        self.registry = new_registry(WorkerCollector(self.stats, settings.layer))
 
     def _offer(self, action: Any) -> Offer:
         limit = self._app.settings.max_payload_bytes
@@ -90,7 +89,7 @@ class Worker:
 
     def metrics(self) -> bytes:
         """In Prometheus' text format."""
-        return exposition(self._registry)
+        return exposition(self.registry)
 
     @property
     def in_progress(self) -> int:
@@ -159,32 +158,31 @@ class Worker:
         await self._runner.handle(offer, delivery)
 
     def _on_suspect(self, offer: Offer, delivery: Delivery) -> None:
+        """One at a time in the whole worker: a second one in hand would look guilty of the first one's crash."""
         self._settler.took()
         if self._is_stopping:
             offer.hand_back(delivery)
+        elif self._has_suspect:
+            offer.postpone(delivery)
         else:
+            self._has_suspect = True
             self._spawn(self._run_suspect(offer, delivery), "suspect")
 
     async def _run_suspect(self, offer: Offer, delivery: Delivery) -> None:
         """It may have ended a worker: with nothing else running, a crash can only be its own doing."""
-        decided = self._runner.decide(offer, delivery, is_suspect=True)
-        if decided is None:
-            return
-        if not isinstance(decided[1], rules.Run):
-            await self._runner.handle(offer, delivery, is_suspect=True)
-            return
-        async with self._alone:
-            await self._main.pause()
-            await self._cpu.pause()
-            try:
-                if self._is_stopping:
-                    offer.hand_back(delivery)
-                else:
-                    await self._runner.handle(offer, delivery, is_suspect=True)
-            finally:
-                if not self._is_stopping:
-                    self._main.resume()
-                    self._cpu.resume()
+        try:
+            if not delivery.redelivered:
+                await self._main.pause()
+                await self._cpu.pause()
+            if self._is_stopping:
+                offer.hand_back(delivery)
+            else:
+                await self._runner.handle(offer, delivery, is_suspect=True)
+        finally:
+            self._has_suspect = False
+            if not self._is_stopping:
+                self._main.resume()
+                self._cpu.resume()
 
     def _on_cancel(self, delivery: Delivery) -> None:
         delivery.settle()

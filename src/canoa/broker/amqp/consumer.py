@@ -16,7 +16,7 @@ from canoa.errors import QueueMissing
 from canoa.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from canoa.broker.amqp.engine import Channel
     from canoa.broker.amqp.link import Link
@@ -67,8 +67,10 @@ class AmqpConsumer(ChannelKeeper):
         *,
         prefetch: int,
         topology: Sequence[Declaration],
+        on_cancel: Callable[[AmqpConsumer], None],
     ) -> None:
         super().__init__(links, name=f"consumer[{queue}]")
+        self._on_cancel = on_cancel
         self.queue = queue
         self._on_delivery = on_delivery
         self._prefetch = prefetch
@@ -138,6 +140,7 @@ class AmqpConsumer(ChannelKeeper):
         if self._is_cancelled:
             return
         self._is_cancelled = True
+        self._on_cancel(self)
         await self.stop()
         link, channel = self._links.link, self._channel
         if link is not None and channel is not None:
@@ -198,6 +201,6 @@ def _milliseconds(seconds: float | None) -> int | None:
 
 
 def _match(binding: Binding) -> dict[str, Any]:
-    if not binding.headers:
+    if not binding.headers and not binding.match_any:
         return {}
     return {**binding.headers, "x-match": "any" if binding.match_any else "all"}

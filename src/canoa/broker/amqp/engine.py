@@ -84,7 +84,7 @@ class Channel:
 
     def request(self, waiter: Waiter, answer: Method, method: Method, *arguments: Any) -> None:
         """Send a method whose answer goes to the waiter. Answers come in the order of the requests."""
-        if not self.is_open:
+        if not self.is_open or self._connection.is_over:
             waiter.set_exception(LinkLost("the channel is closed"))
             return
         self._waiting.append((answer, waiter))

@@ -62,15 +62,17 @@ class LinkKeeper:
 
     async def connected(self) -> Link:
         """The link, as soon as there is one; raises when there never will be."""
-        while self._link is None:
+        while (link := self.link) is None:
             if self._failure is not None:
                 raise self._failure
+            # Channels hear of the end before `_keep` does: a link that is over must not be taken for a new one.
+            self._is_up.clear()
             await self._is_up.wait()
-        return self._link
+        return link
 
     @property
     def link(self) -> Link | None:
-        return self._link
+        return None if self._link is None or self._link.engine.is_over else self._link
 
     async def aclose(self) -> None:
         if self._task is not None:

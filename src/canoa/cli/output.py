@@ -1,0 +1,68 @@
+"""What commands print: data on stdout, messages on stderr, and how they end.
+
+Exit codes: 0 done, 1 it went wrong, 2 wrong use (the same command will fail again).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import msgspec
+import typer
+
+from canoa.errors import CanoaError, TaskEnded, WrongUse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WENT_WRONG: Final = 1
+WRONG_USE: Final = 2
+
+
+def data(value: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+
+def say(text: str = "") -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def fail(text: str, code: int) -> NoReturn:
+    say(f"{paint('error:', '31')} {text}")
+    raise typer.Exit(code)
+
+
+def paint(text: str, code: str) -> str:
+    """In colour where a person looks at it and did not ask for none (`NO_COLOR`)."""
+    return f"\x1b[{code}m{text}\x1b[0m" if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else text
+
+
+@contextmanager
+def errors_explained() -> Iterator[None]:
+    """Canoa's own errors become one line and an exit code; anything else is a bug and keeps its traceback."""
+    try:
+        yield
+    except TaskEnded as exc:
+        fail(str(exc), WENT_WRONG)
+    except WrongUse as exc:
+        fail(str(exc), WRONG_USE)
+    except CanoaError as exc:
+        fail(str(exc), WENT_WRONG)
+
+
+def table(columns: list[str], rows: list[list[str]]) -> None:
+    """For people: on stdout, aligned, nothing to parse around."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in columns:
+        drawn.add_column(column, overflow="fold")
+    for row in rows:
+        drawn.add_row(*row)
+    Console(file=sys.stdout, highlight=False, markup=False).print(drawn)

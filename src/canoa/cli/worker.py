@@ -1,0 +1,54 @@
+"""`canoa worker`: run an app's actions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from canoa.cli import logs, output, serving
+from canoa.cli.loading import load_app, require_real_broker
+from canoa.vocabulary import Layer
+
+Target = Annotated[
+    str, typer.Argument(help="The app, as module:app.", metavar="MODULE:APP", envvar="CANOA_APP", show_default=False)
+]
+BrokerUrl = Annotated[
+    str | None,
+    typer.Option("--broker", help="amqp://user:password@host:5672/vhost. Otherwise CANOA_BROKER.", show_default=False),
+]
+LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+LogFormat = Annotated[str, typer.Option(help="json, text, or auto: text on a terminal.")]
+
+
+def worker(
+    target: Target,
+    broker: BrokerUrl = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Attempts at once, on the loop and in threads.")] = 50,
+    processes: Annotated[int, typer.Option(min=0, help="Attempts at once of cpu=True actions; 0: one per core.")] = 0,
+    drain: Annotated[float, typer.Option(min=0, help="Seconds running attempts may go on after a stop.")] = 30.0,
+    layer: Annotated[Layer, typer.Option(case_sensitive=False, help="Where this worker stands.")] = Layer.CLOUD,
+    node_id: Annotated[str, typer.Option(help="This worker's name; otherwise host name and process id.")] = "",
+    metrics: Annotated[str, typer.Option(help="Serve Prometheus metrics at host:port.", metavar="HOST:PORT")] = "",
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait at start for a broker that is away.")] = 30.0,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "auto",
+) -> None:
+    """Run the actions of an app until SIGTERM or Ctrl-C, then drain."""
+    logs.set_up(log_level, log_format)
+    with output.errors_explained():
+        from canoa.worker.worker import WorkerSettings
+
+        app = load_app(target, broker)
+        require_real_broker(app.settings.broker, "worker")
+        settings = WorkerSettings(
+            concurrency=concurrency, processes=processes, drain_s=drain, layer=layer, node_id=node_id
+        )
+
+        async def main() -> None:
+            stop = serving.stop_requested()
+            async with serving.started(app, settings, within_s=wait) as running:
+                with serving.metrics_served(running, metrics):
+                    await serving.until_stopped(running, stop)
+
+        serving.run(main())
