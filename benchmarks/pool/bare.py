@@ -1,0 +1,102 @@
+"""AMQP 0-9-1 on a bare socket: just enough to see what the broker itself can take.
+
+No task system and no driver in between, and no care for errors: whatever is unexpected ends the process.
+The harness also uses it to look at queues, so that no contestant is asked about itself.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+METHOD, HEADER, BODY = 1, 2, 3
+HEAD = struct.Struct(">BHI")
+FRAME_MAX_BYTES = 131_072
+RECEIVE_BYTES = 262_144
+_CHANNEL_CLOSE = struct.pack(">HH", 20, 40)
+
+
+def short(text: str) -> bytes:
+    return bytes([len(text)]) + text.encode()
+
+
+def long(data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + data
+
+
+def frame(kind: int, channel: int, payload: bytes) -> bytes:
+    return HEAD.pack(kind, channel, len(payload)) + payload + b"\xce"
+
+
+def method(channel: int, of_class: int, number: int, arguments: bytes = b"") -> bytes:
+    return frame(METHOD, channel, struct.pack(">HH", of_class, number) + arguments)
+
+
+class Look(NamedTuple):
+    """Messages that are ready, and consumers, of one queue."""
+
+    messages: int
+    consumers: int
+
+
+class Link:
+    """A logged-in connection with channel 1 open. Close it, or let the process end."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.socket = socket.create_connection((parts.hostname, parts.port or 5672))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.unread = b""
+        self.socket.sendall(b"AMQP\x00\x00\x09\x01")
+        self.server_version = _version(self.read())
+        login = f"\0{unquote(parts.username or 'guest')}\0{unquote(parts.password or 'guest')}".encode()
+        self.ask(method(0, 10, 11, long(b"") + short("PLAIN") + long(login) + short("en_US")))
+        self.socket.sendall(method(0, 10, 31, struct.pack(">HIH", 2047, FRAME_MAX_BYTES, 0)))
+        self.ask(method(0, 10, 40, short(unquote(parts.path[1:]) or "/") + b"\0\0"))
+        self.ask(method(1, 20, 10, b"\0"))
+
+    def close(self) -> None:
+        self.ask(method(0, 10, 50, struct.pack(">H", 200) + short("") + b"\0\0\0\0"))
+        self.socket.close()
+
+    def read(self) -> bytes:
+        """The payload of the next frame."""
+        while True:
+            if len(self.unread) >= HEAD.size:
+                end = HEAD.size + HEAD.unpack_from(self.unread)[2]
+                if len(self.unread) > end:
+                    payload, self.unread = self.unread[HEAD.size : end], self.unread[end + 1 :]
+                    return payload
+            received = self.socket.recv(RECEIVE_BYTES)
+            if not received:
+                raise ConnectionError("the broker closed the connection")
+            self.unread += received
+
+    def ask(self, request: bytes) -> bytes:
+        self.socket.sendall(request)
+        return self.read()
+
+    def declare(self, queue: str) -> None:
+        """A durable classic queue without arguments."""
+        self.ask(method(1, 50, 10, b"\0\0" + short(queue) + b"\x02" + long(b"")))
+
+    def look(self, queue: str) -> Look | None:
+        """What is in it, or None when there is no such queue."""
+        answer = self.ask(method(1, 50, 10, b"\0\0" + short(queue) + b"\x01" + long(b"")))
+        if answer.startswith(_CHANNEL_CLOSE):
+            self.socket.sendall(method(1, 20, 41))
+            self.ask(method(1, 20, 10, b"\0"))
+            return None
+        return Look(*struct.unpack_from(">II", answer, 5 + answer[4]))
+
+    def delete(self, queue: str) -> None:
+        """Remove it with all it holds; one that does not exist is fine."""
+        self.ask(method(1, 50, 40, b"\0\0" + short(queue) + b"\0"))
+
+
+def _version(start: bytes) -> str:
+    found = re.search(rb"\x07versionS\x00\x00\x00.([0-9.]+)", start)
+    return found[1].decode() if found else "unknown"

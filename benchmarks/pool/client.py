@@ -1,0 +1,64 @@
+"""One contestant in one role, in a process of its own; prints its figures as JSON.
+
+`python -m benchmarks.pool.client <contestant> <role> <count> <payload bytes>`, or `… <contestant> describe`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import string
+import sys
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.pool import contestants
+
+if TYPE_CHECKING:
+    from benchmarks.pool.contestants import Contestant
+
+
+def text(size: int) -> str:
+    """Random letters and digits, the same every time: who compresses shall not profit from a payload of nothing."""
+    return "".join(random.Random(size).choices(string.ascii_letters + string.digits, k=size))
+
+
+def describe(contestant: Contestant) -> dict[str, Any]:
+    return {
+        "queue": contestant.QUEUE,
+        "settings": contestant.SETTINGS,
+        "leaves_out": dict(contestant.LEAVES_OUT),
+        "worker": list(contestant.WORKER),
+        "versions": {package: version(package) for package in contestant.PACKAGES},
+    }
+
+
+def play(contestant: Contestant, role: str, *, count: int, payload: str) -> float | list[float] | None:
+    match role:
+        case "submit":
+            return contestant.submit(count, payload)
+        case "fill":
+            contestant.fill(count, payload)
+            return None
+        case "gather":
+            return contestant.gather(count, payload)
+        case "call":
+            return contestant.call(count, payload)
+        case _:
+            raise SystemExit(f"unknown role {role!r}; use submit, fill, gather, call or describe")
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case [name, "describe"]:
+            answer: Any = describe(contestants.load(name))
+        case [name, role, count, size]:
+            answer = play(contestants.load(name), role, count=int(count), payload=text(int(size)))
+        case _:
+            raise SystemExit(__doc__)
+    # The last line is the answer: a library may have printed something before.
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""What the harness tells the processes it starts, and where they find it.
+
+Environment variables, since a worker's command line belongs to the task system that is measured.
+"""
+
+from __future__ import annotations
+
+import os
+
+BROKER = "BENCH_BROKER"
+"""AMQP URL of the private RabbitMQ."""
+
+REDIS = "BENCH_REDIS"
+"""URL of the private Redis: results, for those who cannot return them over RabbitMQ."""
+
+RESULTS = "BENCH_RESULTS"
+"""Set when the session wants results; otherwise result backends stay unconfigured, which is faster."""
+
+STAMPS = "BENCH_STAMPS"
+"""Folder for the workers' time stamps; see `stamps.py`."""
+
+STEP = "BENCH_STEP"
+"""How many actions lie between two time stamps."""
+
+
+def broker_url() -> str:
+    return os.environ[BROKER]
+
+
+def redis_url() -> str:
+    return os.environ[REDIS]
+
+
+def wants_results() -> bool:
+    return RESULTS in os.environ

@@ -1,0 +1,79 @@
+"""The processes of a contestant: clients, which answer and end, and workers, which run until killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIENT_TIMEOUT_S = 300
+
+
+class ContestantFailed(Exception):
+    """A contestant's process ended badly, or did not do its work in time."""
+
+
+def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
+    # Console scripts do not put the current folder on the path.
+    return {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+
+
+def ask(contestant: str, *words: object, env: Mapping[str, str]) -> Any:
+    """Run a client (`client.py`) and give its answer."""
+    command = [sys.executable, "-m", "benchmarks.pool.client", contestant, *map(str, words)]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment_with(env), capture_output=True, text=True, timeout=CLIENT_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired as exc:
+        raise ContestantFailed(str(exc)) from exc
+    if done.returncode != 0:
+        raise ContestantFailed(f"{contestant} {' '.join(map(str, words))} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+class Worker:
+    """One running worker command, with all the processes it started."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], log: IO[bytes]) -> None:
+        self._log = log
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, env=environment_with(env), stdout=log, stderr=log, start_new_session=True
+        )
+        self.group = self._process.pid
+
+    def check(self) -> None:
+        """Raise if it ended by itself."""
+        if self._process.poll() is not None:
+            self._log.seek(0)
+            said = self._log.read().decode(errors="replace")[-2000:]
+            raise ContestantFailed(f"the worker ended with {self._process.returncode}:\n{said}")
+
+    def kill(self) -> None:
+        """At once: a graceful stop takes some systems many seconds, and nothing is measured any more."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.group, signal.SIGKILL)
+        self._process.wait()
+
+
+@contextmanager
+def workers(command: Sequence[str], count: int, *, env: Mapping[str, str]) -> Iterator[list[Worker]]:
+    running: list[Worker] = []
+    with tempfile.TemporaryFile() as log:
+        try:
+            for _ in range(count):
+                running.append(Worker(command, env, log))
+            yield running
+        finally:
+            for worker in running:
+                worker.kill()
