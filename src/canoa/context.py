@@ -5,7 +5,6 @@ An action asks for it with a first parameter annotated `Context`; callers do not
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +38,19 @@ class Context:
         """Stable over attempts and duplicates: what to deduplicate side effects by."""
         self.node_id = node_id
         self.trace_id = trace_id
-        self._cancelled = threading.Event()
+        self._is_cancelled = False
+
+    def facts(self) -> dict[str, Any]:
+        """What makes another one like it, in another process."""
+        return {
+            "task_id": self.task_id,
+            "action": self.action,
+            "attempt": self.attempt,
+            "deadline": self.deadline,
+            "idempotency_key": self.idempotency_key,
+            "node_id": self.node_id,
+            "trace_id": self.trace_id,
+        }
 
     @property
     def remaining_s(self) -> float | None:
@@ -49,10 +60,10 @@ class Context:
     @property
     def is_cancelled(self) -> bool:
         """True once the task was cancelled or ran over its time. Threads cannot be interrupted: look at it often."""
-        return self._cancelled.is_set()
+        return self._is_cancelled
 
     def raise_if_cancelled(self) -> None:
-        if self._cancelled.is_set():
+        if self._is_cancelled:
             raise TaskCancelled(f"task {self.task_id} was cancelled or ran over its time", task_id=self.task_id)
 
     @property
@@ -65,4 +76,4 @@ class Context:
 
     def cancel(self) -> None:
         """Set the flag. The worker calls it; calling it by hand in a test is fine."""
-        self._cancelled.set()
+        self._is_cancelled = True

@@ -24,8 +24,6 @@ RETRIES: Final = "canoa-retries"  # when the caller asked for other than the act
 TIMEOUT: Final = "canoa-timeout"  # milliseconds, likewise
 IDEMPOTENCY_KEY: Final = "canoa-idempotency-key"
 OWNER: Final = "canoa-owner"  # who retries; absent: the worker that runs it
-TRACEPARENT: Final = "traceparent"
-TRACESTATE: Final = "tracestate"
 
 EXPIRATION_MARGIN_S: Final = 60.0
 """The broker's TTL only collects garbage: the worker's and the caller's clocks end a task, and they come first."""
@@ -46,18 +44,17 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     idempotency_key: str | None = None
 
     def trace(self) -> trace.TraceContext | None:
-        headers = self.message.headers
-        return trace.parse(headers.get(TRACEPARENT), headers.get(TRACESTATE))
+        return trace.from_headers(self.message.headers)
 
 
 def new_headers(task_id: TaskId, now_s: float) -> dict[str, HeaderValue]:
     """The headers of a first attempt, within the current trace or starting a new one."""
-    context = trace.current_trace.get()
+    context = trace.current()
     if context is None:
-        return {SENT: int(now_s * 1000), TRACEPARENT: f"00-{task_id}-{task_id[16:]}-01"}
-    headers: dict[str, HeaderValue] = {SENT: int(now_s * 1000), TRACEPARENT: context.format()}
+        return {SENT: int(now_s * 1000), trace.TRACEPARENT: f"00-{task_id}-{task_id[16:]}-01"}
+    headers: dict[str, HeaderValue] = {SENT: int(now_s * 1000), trace.TRACEPARENT: context.format()}
     if context.state is not None:
-        headers[TRACESTATE] = context.state
+        headers[trace.TRACESTATE] = context.state
     return headers
 
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _KNOWN_FLAGS = 0x03  # sampled, random; version 00 demands zeros for the others
 _MAX_STATE_CHARS = 512
@@ -77,5 +81,18 @@ def _shorten(members: list[str]) -> list[str]:
     return members
 
 
-current_trace: ContextVar[TraceContext | None] = ContextVar("current_trace", default=None)
-"""The context of the work in hand. Set by the worker around an action, read by whatever sends a message."""
+TRACEPARENT = "traceparent"
+TRACESTATE = "tracestate"
+
+received: ContextVar[Mapping[str, object] | None] = ContextVar("received", default=None)
+"""The headers of the message in hand. Set by the worker around an action; read only when somebody asks."""
+
+
+def current() -> TraceContext | None:
+    """The context of the work in hand, which whatever it sends joins."""
+    headers = received.get()
+    return None if headers is None else from_headers(headers)
+
+
+def from_headers(headers: Mapping[str, object]) -> TraceContext | None:
+    return parse(headers.get(TRACEPARENT), headers.get(TRACESTATE))

@@ -29,11 +29,11 @@ class Interruption(enum.Enum):
 class Attempt:
     """One run that can be interrupted from outside, while it waits."""
 
-    __slots__ = ("_on_interrupt", "_task", "_timer", "interrupted_by")
+    __slots__ = ("_task", "_timer", "interrupted_by", "on_interrupt")
 
     def __init__(self) -> None:
         self.interrupted_by: Interruption | None = None
-        self._on_interrupt: Callable[[], None] | None = None
+        self.on_interrupt: Callable[[], None] | None = None
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -42,13 +42,16 @@ class Attempt:
         if self._task is None or self.interrupted_by is not None:
             return
         self.interrupted_by = why
-        if self._on_interrupt is not None:
-            self._on_interrupt()
+        if self.on_interrupt is not None:
+            self.on_interrupt()
         self._task.cancel()
 
-    def begin_wait(self, time_limit_s: float | None, on_interrupt: Callable[[], None]) -> None:
+    @property
+    def is_waiting(self) -> bool:
+        return self._task is not None
+
+    def begin_wait(self, time_limit_s: float | None) -> None:
         self._task = asyncio.current_task()
-        self._on_interrupt = on_interrupt
         if time_limit_s is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(time_limit_s, self.interrupt, Interruption.TIMED_OUT)

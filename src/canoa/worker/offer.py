@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from random import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,7 @@ from canoa.execution.outcome import Outcome
 from canoa.execution.prefetch import RunTimeEstimate
 from canoa.logs import get_logger
 from canoa.wire import packing, result, task
+from canoa.wire.codec import ContentType
 from canoa.worker.metrics import ActionStats
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ log = get_logger(__name__)
 
 
 POSTPONED_S: Final = 1.0
+
+
+class Encoded(NamedTuple):
+    """A result that was encoded where it was made, as JSON."""
+
+    body: bytes
 
 
 class Offer:
@@ -59,14 +66,19 @@ class Offer:
 
     # --- Ends -----------------------------------------------------------------------------------
 
-    def succeed(self, known: Task, delivery: Delivery, body: bytes, content_type: str) -> None:
-        """Raises `PayloadTooLarge`."""
+    def succeed(self, known: Task, delivery: Delivery, value: Any) -> None:
+        """Raises `Unencodable` or `PayloadTooLarge`, also where nobody waits: such a result is a bug to be heard of."""
+        content_type = self.action.content_type
+        if isinstance(value, Encoded):
+            body, content_type = value.body, ContentType.JSON
+        else:
+            body = self.action.signature.result.encode(value, content_type)
         reply_to = known.message.reply_to
         if reply_to is None:
             self._settler.done(delivery)
         else:
             packed, encoding = packing.pack(body, self.max_payload_bytes, f"the result of {self.name}")
-            answer = result.success_message(known.id, packed, content_type, encoding)
+            answer = result.success_message(known.id, packed, content_type.value, encoding)
             gone = partial(self._caller_is_gone, known, delivery)
             self._settler.send_then_ack(Publication(message=answer, key=reply_to), delivery, gone)
         self.stats.outcomes[Outcome.OK] += 1
@@ -122,6 +134,10 @@ class Offer:
             bury()
         else:
             self._settler.send_then_ack(answer, delivery, bury)
+
+    def poison(self, known: Task, delivery: Delivery, why: str) -> None:
+        what = result.failure(f"{why}; it waits among the dead letters", attempts=known.attempt)
+        self.fail(known, delivery, Outcome.POISONED, what)
 
     def skip(self, known: Task, delivery: Delivery) -> None:
         """Cancelled before it started. Its handle has ended already."""

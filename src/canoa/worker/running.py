@@ -18,8 +18,9 @@ from canoa.errors import ActionTimedOut, ArgumentsRefused, DoNotRetry, PayloadTo
 from canoa.execution import rules
 from canoa.execution.outcome import Outcome
 from canoa.wire import packing, result, task, trace
-from canoa.wire.codec import ContentType, Unencodable
+from canoa.wire.codec import Unencodable
 from canoa.worker.driving import Attempt, Interruption, drive
+from canoa.worker.offer import Encoded
 from canoa.worker.processes import Answer, ChildDied, ProcessPool, Request
 
 if TYPE_CHECKING:
@@ -37,11 +38,7 @@ class Cancellations(Protocol):
     def __contains__(self, task_id: object, /) -> bool: ...
 
 
-class Refused(Exception):
-    """Arguments or result cannot be used; a retry would end the same."""
-
-
-class ActionRaised(Exception):
+class ChildRaised(Exception):
     """The action raised in its process: its words are all there is."""
 
     def __init__(self, answer: Answer) -> None:
@@ -77,78 +74,89 @@ class Runner:
 
     # --- From the delivery to the decision --------------------------------------------------------
 
-    def _decide(self, offer: Offer, delivery: Delivery, *, is_suspect: bool) -> tuple[Task, rules.Intent] | None:
-        """What this delivery is and what to do with it; None: it was no task, and is dealt with."""
+    async def handle(self, offer: Offer, delivery: Delivery, *, is_suspect: bool = False) -> None:
+        """From the bytes to the end. `is_suspect`: it came from the suspect queue, and nothing else runs here."""
         try:
             known = task.read(delivery.message, offer.name)
         except Undecodable as exc:
             offer.refuse_message(delivery, str(exc))
-            return None
-        received = rules.Received(
-            attempt=known.attempt,
-            crashes=known.crashes,
-            redelivered=delivery.redelivered,
-            is_suspect=is_suspect,
-            deadline_s=known.deadline_s,
-            is_cancelled=known.id in self._cancelled,
-        )
-        return known, rules.on_delivery(offer.policy_for(known), received, time.time())
-
-    async def handle(self, offer: Offer, delivery: Delivery, *, is_suspect: bool = False) -> None:
-        """From the bytes to the end. `is_suspect`: it came from the suspect queue, and nothing else runs here."""
-        decided = self._decide(offer, delivery, is_suspect=is_suspect)
-        if decided is None:
             return
-        known, intent = decided
+        intent = rules.on_delivery(
+            offer.policy_for(known),
+            rules.Received(
+                attempt=known.attempt,
+                crashes=known.crashes,
+                redelivered=delivery.redelivered,
+                is_suspect=is_suspect,
+                deadline_s=known.deadline_s,
+                is_cancelled=known.id in self._cancelled,
+            ),
+            time.time(),
+        )
         match intent:
             case rules.Run(time_limit_s=limit_s):
                 await self._attempt(offer, known, delivery, limit_s)
             case rules.Recount(crashes=crashes, as_suspect=as_suspect):
                 offer.recount(known, delivery, crashes, as_suspect=as_suspect)
             case rules.Poison(crashes=crashes):
-                self._poison(offer, known, delivery, crashes)
+                offer.poison(known, delivery, f"it ended its worker's process {crashes} times")
             case rules.Expire():
                 what = result.failure("not started before its deadline (queue_timeout)", attempts=known.attempt)
                 offer.fail(known, delivery, Outcome.EXPIRED, what)
             case rules.Skip():
                 offer.skip(known, delivery)
 
-    def _poison(self, offer: Offer, known: Task, delivery: Delivery, crashes: int) -> None:
-        text = f"it ended its worker's process {crashes} times; it waits among the dead letters"
-        offer.fail(known, delivery, Outcome.POISONED, result.failure(text, attempts=known.attempt))
-
     # --- The attempt ----------------------------------------------------------------------------
 
     async def _attempt(self, offer: Offer, known: Task, delivery: Delivery, limit_s: float | None) -> None:
-        stats = offer.stats
+        stats, attempt = offer.stats, Attempt()
         stats.in_progress += 1
-        started_s = time.perf_counter()
         if known.sent_s is not None:
             stats.queued.observe(max(0.0, time.time() - known.sent_s))
+        started_s = time.perf_counter()
         try:
-            await self._run(offer, known, delivery, limit_s)
+            await self._run(offer, known, delivery, limit_s, attempt)
         finally:
             run_s = time.perf_counter() - started_s
             stats.in_progress -= 1
             stats.duration.observe(run_s)
             offer.estimate.add(run_s)
 
-    async def _run(self, offer: Offer, known: Task, delivery: Delivery, limit_s: float | None) -> None:
-        attempt = Attempt()
+    async def _run(
+        self, offer: Offer, known: Task, delivery: Delivery, limit_s: float | None, attempt: Attempt
+    ) -> None:
         try:
-            body, content_type = await self._perform(offer, known, limit_s, attempt)
-            offer.succeed(known, delivery, body, content_type)
-        except (Refused, PayloadTooLarge) as exc:
-            offer.end_badly(known, delivery, rules.Refused(), _failure(exc.__cause__ or exc, known))
+            work, variables = self._prepare(offer, known, limit_s, attempt)
+        except (ArgumentsRefused, Undecodable, PayloadTooLarge) as exc:
+            offer.end_badly(known, delivery, rules.Refused(), _failure(exc, known))
+            return
+        try:
+            value = await drive(work, variables, partial(self._on_wait, known.id, attempt, limit_s))
         except asyncio.CancelledError:
             self._on_interrupted(offer, known, delivery, attempt)
         except ChildDied as exc:
             self._on_child_died(offer, known, delivery, exc)
-        except ActionRaised as exc:
-            retryable = rules.Raised(exc.answer.is_retryable)
-            offer.end_badly(known, delivery, retryable, _failure_from(exc.answer, known))
+        except ChildRaised as exc:
+            end = rules.Refused() if exc.answer.is_refused else rules.Raised(exc.answer.is_retryable)
+            offer.end_badly(known, delivery, end, _failure_told(exc.answer, known))
         except Exception as exc:
             offer.end_badly(known, delivery, rules.Raised(not isinstance(exc, DoNotRetry)), _failure(exc, known))
+        else:
+            self._succeed(offer, known, delivery, value)
+        finally:
+            if attempt.is_waiting:
+                attempt.end()
+                self._waiting.pop(known.id, None)
+
+    def _succeed(self, offer: Offer, known: Task, delivery: Delivery, value: Any) -> None:
+        try:
+            offer.succeed(known, delivery, value)
+        except (Unencodable, PayloadTooLarge) as exc:
+            offer.end_badly(known, delivery, rules.Refused(), _failure(exc, known))
+
+    def _on_wait(self, task_id: TaskId, attempt: Attempt, limit_s: float | None) -> None:
+        self._waiting[task_id] = attempt
+        attempt.begin_wait(limit_s)
 
     def _on_interrupted(self, offer: Offer, known: Task, delivery: Delivery, attempt: Attempt) -> None:
         match attempt.interrupted_by:
@@ -174,9 +182,8 @@ class Runner:
         if current is not None and current.cancelling():
             offer.hand_back(delivery)
             raise asyncio.CancelledError
-        what = result.failure(
-            "the action was cancelled from within", error_type="CancelledError", attempts=known.attempt
-        )
+        text = "the action was cancelled from within"
+        what = result.failure(text, error_type="CancelledError", attempts=known.attempt)
         offer.end_badly(known, delivery, rules.Raised(), what)
 
     def _on_child_died(self, offer: Offer, known: Task, delivery: Delivery, exc: ChildDied) -> None:
@@ -186,94 +193,57 @@ class Runner:
         if isinstance(intent, rules.Recount):
             offer.recount(known, delivery, intent.crashes, as_suspect=False)
         else:
-            text = f"{exc}, for the {known.crashes + 1}. time; it waits among the dead letters"
-            offer.fail(known, delivery, Outcome.POISONED, result.failure(text, attempts=known.attempt))
+            offer.poison(known, delivery, f"{exc}, {known.crashes + 1} times")
 
     # --- The three places an action can run -------------------------------------------------------
 
-    async def _perform(self, offer: Offer, known: Task, limit_s: float | None, attempt: Attempt) -> tuple[bytes, str]:
-        """The encoded result. Raises `Refused`, or whatever the action raised."""
+    def _prepare(
+        self, offer: Offer, known: Task, limit_s: float | None, attempt: Attempt
+    ) -> tuple[Coroutine[Any, Any, Any], Variables]:
+        """The work as a coroutine, and variables of its own: what an action sets there is gone with it.
+
+        Raises what makes the request unusable.
+        """
         message, action = known.message, offer.action
-        try:
-            body = packing.unpack(message, offer.max_payload_bytes)
-            arguments = None if action.runs is Runs.IN_PROCESS else action.signature.decode(body, message.content_type)
-        except (ArgumentsRefused, Undecodable, PayloadTooLarge) as exc:
-            raise Refused from exc
-        context = self._context(offer, known, limit_s)
-        variables = _variables(known)
+        body = packing.unpack(message, offer.max_payload_bytes)
+        variables = copy_context()
+        variables.run(trace.received.set, message.headers)
         if action.runs is Runs.IN_PROCESS:
-            work: Coroutine[Any, Any, Any] = self._in_process(offer, body, message.content_type, context)
-        else:
-            args, kwargs = action.signature.call_form(arguments)
-            if action.signature.takes_context:
-                args = (context, *args)
-            if action.runs is Runs.ON_LOOP:
-                work = action.function(*args, **kwargs)
-            else:
-                work = self._in_thread(variables.copy(), partial(action.function, *args, **kwargs))
-        value = await self._drive(known.id, work, variables, limit_s, attempt, context)
-        if action.runs is Runs.IN_PROCESS:
-            return value, ContentType.JSON.value
-        try:
-            return action.signature.result.encode(value, action.content_type), action.content_type.value
-        except Unencodable as exc:
-            raise Refused from exc
-
-    async def _drive(
-        self,
-        task_id: TaskId,
-        work: Coroutine[Any, Any, Any],
-        variables: Variables,
-        limit_s: float | None,
-        attempt: Attempt,
-        context: Context,
-    ) -> Any:
-        def on_first_wait() -> None:
-            self._waiting[task_id] = attempt
-            attempt.begin_wait(limit_s, context.cancel)
-
-        try:
-            return await drive(work, variables, on_first_wait)
-        finally:
-            attempt.end()
-            self._waiting.pop(task_id, None)
+            return self._in_process(offer, body, message.content_type, self._context(known, limit_s)), variables
+        args, kwargs = action.signature.call_form(action.signature.decode(body, message.content_type))
+        if action.signature.takes_context:
+            context = self._context(known, limit_s)
+            attempt.on_interrupt = context.cancel
+            args = (context, *args)
+        if action.runs is Runs.ON_LOOP:
+            return action.function(*args, **kwargs), variables
+        return self._in_thread(variables.copy(), partial(action.function, *args, **kwargs)), variables
 
     async def _in_thread(self, variables: Variables, function: Any) -> Any:
         """Interrupted, the wait ends and the thread goes on: it can look at its context's `is_cancelled`."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, variables.run, function)
 
-    async def _in_process(self, offer: Offer, body: bytes, content_type: str | None, context: Context) -> bytes:
+    async def _in_process(self, offer: Offer, body: bytes, content_type: str | None, context: Context) -> Encoded:
         if self._processes is None:
             self._processes = ProcessPool(self._process_count)
         function = offer.action.function
-        facts = {
-            "task_id": context.task_id,
-            "action": context.action,
-            "attempt": context.attempt,
-            "deadline": context.deadline,
-            "idempotency_key": context.idempotency_key,
-            "node_id": context.node_id,
-            "trace_id": context.trace_id,
-        }
         request = Request(
             module=function.__module__,
             qualname=function.__qualname__,
             body=body,
             content_type=content_type,
-            context=facts,
+            context=context.facts(),
         )
         answer = await self._processes.run(request)
-        if answer.is_refused:
-            raise Refused from WrongUse(answer.error)
         if answer.error_type:
-            raise ActionRaised(answer)
-        return answer.body
+            raise ChildRaised(answer)
+        return Encoded(answer.body)
 
-    def _context(self, offer: Offer, known: Task, limit_s: float | None) -> Context:
+    def _context(self, known: Task, limit_s: float | None) -> Context:
         traced = known.trace()
         return Context(
             task_id=known.id,
-            action=offer.name,
+            action=known.action,
             attempt=known.attempt,
             deadline=None if limit_s is None else time.time() + limit_s,
             idempotency_key=known.idempotency_key,
@@ -282,20 +252,13 @@ class Runner:
         )
 
 
-def _variables(known: Task) -> Variables:
-    """A fresh set for every attempt: what an action sets there is gone with it. Its own submits join its trace."""
-    variables = copy_context()
-    variables.run(trace.current_trace.set, known.trace())
-    return variables
-
-
 def _failure(exc: BaseException, known: Task) -> result.Failure:
-    is_action_code = not isinstance(exc, WrongUse)
-    text = "".join(traceback.format_exception(exc)) if is_action_code else ""
+    """A traceback only for what the action's own code raised: ours says nothing to its author."""
+    text = "" if isinstance(exc, WrongUse) else "".join(traceback.format_exception(exc))
     return result.failure(str(exc), error_type=type(exc).__name__, attempts=known.attempt, traceback=text)
 
 
-def _failure_from(answer: Answer, known: Task) -> result.Failure:
+def _failure_told(answer: Answer, known: Task) -> result.Failure:
     return result.failure(
         answer.error, error_type=answer.error_type, attempts=known.attempt, traceback=answer.traceback
     )

@@ -154,8 +154,8 @@ class Worker:
         offer, delivery = job
         if delivery.is_settled:  # its link is gone: the broker has given it to somebody else
             self._settler.dropped()
-            return
-        await self._runner.handle(offer, delivery)
+        else:
+            await self._runner.handle(offer, delivery)
 
     def _on_suspect(self, offer: Offer, delivery: Delivery) -> None:
         """One at a time in the whole worker: a second one in hand would look guilty of the first one's crash."""

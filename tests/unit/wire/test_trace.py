@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canoa.wire.trace import TraceContext, current_trace, parse
+from canoa.wire import trace
+from canoa.wire.trace import TraceContext, parse
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 VALID = f"00-{TRACE}-{SPAN}-01"
@@ -114,9 +115,9 @@ def test_a_child_stays_in_the_trace() -> None:
     assert context.child("00f067aa0ba902b7") == TraceContext(TRACE, "00f067aa0ba902b7", 1, "rojo=1")
 
 
-def test_there_is_no_current_trace_until_one_is_set_and_it_stays_in_its_context() -> None:
-    context = parse(VALID)
+def test_the_trace_of_the_message_in_hand_is_current_and_stays_in_its_context() -> None:
+    variables = copy_context()
+    variables.run(trace.received.set, {"traceparent": VALID})
 
-    copy_context().run(current_trace.set, context)
-
-    assert current_trace.get() is None
+    assert variables.run(trace.current) == parse(VALID)
+    assert trace.current() is None
