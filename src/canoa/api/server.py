@@ -17,10 +17,13 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from canoa.app import Canoa
     from canoa.worker.worker import Worker
+
+CLOSE_WITHIN_S = 2
+"""How long requests under way may take once the worker is drained."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,10 +72,18 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving_api(app: Canoa, worker: Worker, listener: socket.socket) -> AsyncIterator[None]:
-    """Serves inside the block, on a socket that already listens."""
-    hosts = ["localhost", "127.0.0.1", "[::1]", "::1", listener.getsockname()[0]]
-    config = uvicorn.Config(new_api(app, worker, hosts=hosts), log_level="warning", lifespan="off", access_log=False)
+async def serving_api(
+    app: Canoa, worker: Worker, listener: socket.socket, *, hosts: Sequence[str] = ()
+) -> AsyncIterator[None]:
+    """Serves inside the block, on a socket that already listens. `hosts`: names to answer to besides our own."""
+    own = ["localhost", "127.0.0.1", "::1", "[::1]", listener.getsockname()[0]]
+    config = uvicorn.Config(
+        new_api(app, worker, hosts=[*own, *hosts]),
+        log_config=None,
+        lifespan="off",
+        access_log=False,
+        timeout_graceful_shutdown=CLOSE_WITHIN_S,
+    )
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="api")
     try:

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 import os
 import sys
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import typer
 
 _COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "31"}
 
 
-def set_up(level: str, log_format: str) -> None:
-    """`log_format`: json, text, or auto (text on a terminal). Records of other libraries are shown from warnings on."""
-    as_text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
+class Level(enum.StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Format(enum.StrEnum):
+    AUTO = "auto"
+    JSON = "json"
+    TEXT = "text"
+
+
+LogLevel = Annotated[Level, typer.Option(case_sensitive=False, help="From which level on to log.")]
+LogFormat = Annotated[Format, typer.Option(case_sensitive=False, help="auto: text on a terminal, JSON elsewhere.")]
+
+
+def set_up(level: Level, log_format: Format) -> None:
+    """Records of other libraries are shown from warnings on."""
+    as_text = log_format is Format.TEXT or (log_format is Format.AUTO and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_TextFormatter() if as_text else _JsonFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

@@ -6,8 +6,11 @@ Exit codes: 0 done, 1 it went wrong, 2 wrong use (the same command will fail aga
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
@@ -34,6 +37,18 @@ def say(text: str = "") -> None:
 def fail(text: str, code: int) -> NoReturn:
     say(f"{paint('error:', '31')} {text}")
     raise typer.Exit(code)
+
+
+def program() -> str:
+    """What to type in the current folder to call this very program: `canoa`, or a path where that is not on PATH."""
+    called = Path(sys.argv[0])
+    if called.name != "canoa" or not called.is_file():
+        return "canoa"
+    found = shutil.which("canoa")
+    if found and Path(found).samefile(called):
+        return "canoa"
+    here, path = Path.cwd(), called.absolute()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 def paint(text: str, code: str) -> str:

@@ -1,7 +1,8 @@
 """Running until told to stop: signals, the first connection, and the way out. Shared by `worker` and `up`.
 
-The first SIGTERM or SIGINT drains, the second ends at once. They are handled also when the program was started in the
-background, where a shell leaves SIGINT ignored.
+The first SIGTERM or SIGINT drains, a second one ends at once; within a second of the first it is taken for the same:
+Ctrl-C reaches `make` and its child, and `make` passes it on. Signals are handled also when the program was started in
+the background, where a shell leaves SIGINT ignored.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import threading
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import start_http_server
+import typer
 
-from canoa.errors import BrokerUnreachable, SettingError
+from canoa.cli import output
+from canoa.cli.listening import listening_error
+from canoa.errors import BrokerUnreachable, CanoaError
 from canoa.logs import get_logger
 
 if TYPE_CHECKING:
@@ -28,56 +31,93 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 TRY_AGAIN_AFTER_S: Final = 1.0
+SAME_STOP_WITHIN_S: Final = 1.0
+IDLE_THREAD_ENDS_WITHIN_S: Final = 0.2
+
+
+class CannotReceive(CanoaError):
+    """A worker that was ready can no longer receive work."""
+
+
+class StoppedEarly(Exception):
+    """A signal came before the worker was ready: there is nothing to drain."""
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """On uvloop where there is one. A thread that an interrupted action left behind does not keep the process alive."""
+    """On uvloop where there is one. Explains errors, and ends the process also when an action's thread never ends."""
+    code = 0
+    try:
+        with output.errors_explained():
+            _run_loop(main)
+    except StoppedEarly:
+        pass
+    except typer.Exit as end:
+        code = end.exit_code
+    _leave_threads_behind(code)
+    raise typer.Exit(code)
+
+
+def _run_loop(main: Coroutine[Any, Any, None]) -> None:
     try:
         import uvloop
     except ImportError:  # not on Windows
         asyncio.run(main)
     else:
         uvloop.run(main)
-    if any(thread.name.startswith("canoa-") and thread.is_alive() for thread in threading.enumerate()):
-        _leave_threads_behind()
 
 
-def _leave_threads_behind() -> None:
+def _leave_threads_behind(code: int) -> None:
     """Python joins pool threads at exit. Idle ones end at once; one that still runs an action may take for ever."""
-    deadline_s = 0.2
     for thread in threading.enumerate():
         if thread.name.startswith("canoa-"):
-            thread.join(deadline_s)
+            thread.join(IDLE_THREAD_ENDS_WITHIN_S)
             if thread.is_alive():
                 log.warning("thread_left_behind", thread=thread.name)
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(0)
+                _end_at_once(code)
+
+
+def _end_at_once(code: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def stop_requested() -> asyncio.Event:
     """Set by the first signal."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    asked_s = 0.0
 
-    def on_signal() -> None:
-        if stop.is_set():
-            os._exit(130)
-        stop.set()
+    def on_signal(number: int) -> None:
+        nonlocal asked_s
+        if not stop.is_set():
+            asked_s = loop.time()
+            stop.set()
+        elif loop.time() - asked_s > SAME_STOP_WITHIN_S:
+            log.warning("stopped_at_once", signal=signal.Signals(number).name)
+            _end_at_once(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+        loop.add_signal_handler(number, on_signal, number)
     return stop
 
 
 @asynccontextmanager
-async def started(app: Canoa, settings: WorkerSettings, *, within_s: float) -> AsyncIterator[Worker]:
+async def started(
+    app: Canoa, settings: WorkerSettings, stop: asyncio.Event, *, within_s: float
+) -> AsyncIterator[Worker]:
     """A running worker. A broker that is not there yet is waited for: services start in any order."""
-    give_up_s = asyncio.get_running_loop().time() + within_s
     async with AsyncExitStack() as stack:
-        yield await _entered(app, settings, stack, give_up_s)
+        entering = asyncio.ensure_future(_entered(app, settings, stack, within_s))
+        await _first_of(entering, stop)
+        if not entering.done():
+            entering.cancel()
+            await asyncio.gather(entering, return_exceptions=True)
+            raise StoppedEarly
+        yield await entering
 
 
-async def _entered(app: Canoa, settings: WorkerSettings, stack: AsyncExitStack, give_up_s: float) -> Worker:
+async def _entered(app: Canoa, settings: WorkerSettings, stack: AsyncExitStack, within_s: float) -> Worker:
+    give_up_s = asyncio.get_running_loop().time() + within_s
     while True:
         try:
             return await stack.enter_async_context(app.worker_with(settings))
@@ -88,34 +128,44 @@ async def _entered(app: Canoa, settings: WorkerSettings, stack: AsyncExitStack, 
             await asyncio.sleep(TRY_AGAIN_AFTER_S)
 
 
+async def _first_of(work: asyncio.Future[Any], stop: asyncio.Event) -> None:
+    """Return when `work` is done or `stop` is set."""
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+
+
 @contextmanager
-def metrics_served(worker: Worker, place: str) -> Iterator[None]:
-    """Prometheus metrics at host:port while the block runs; nowhere when `place` is empty."""
-    if not place:
+def metrics_served(worker: Worker, place: tuple[str, int] | None) -> Iterator[None]:
+    """Prometheus metrics at host and port while the block runs."""
+    if place is None:
         yield
         return
-    host, _, port = place.rpartition(":")
-    if not port.isdecimal():
-        raise SettingError(f"--metrics {place!r} is not host:port; write 127.0.0.1:9420")
+    from prometheus_client import start_http_server
+
+    host, port = place
     try:
-        server, thread = start_http_server(int(port), addr=host or "127.0.0.1", registry=worker.registry)
+        server, thread = start_http_server(port, addr=host, registry=worker.registry)
     except OSError as exc:
-        raise SettingError(f"cannot serve metrics at {place}: {exc.strerror}") from exc
+        raise listening_error("--metrics", host, port, exc) from exc
     try:
         yield
     finally:
         server.shutdown()
+        server.server_close()
         thread.join()
 
 
 async def until_stopped(worker: Worker, stop: asyncio.Event) -> None:
-    """Returns on a signal; raises when the worker can no longer receive work."""
+    """Returns on a signal; raises `CannotReceive` when the worker is of no more use."""
     failed = asyncio.ensure_future(worker.wait_failed())
-    stopped = asyncio.ensure_future(stop.wait())
     try:
-        await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)
+        await _first_of(failed, stop)
         if failed.done():
             await failed
+    except CanoaError as exc:
+        raise CannotReceive(f"the worker can no longer receive work: {exc}") from exc
     finally:
         failed.cancel()
-        stopped.cancel()

@@ -107,7 +107,7 @@ def _folder(name: str) -> Path:
 
 
 def _command(verb: str, name: str) -> str:
-    return f"canoa site {verb}" + ("" if name == "default" else f" --name {name}")
+    return f"{output.program()} site {verb}" + ("" if name == "default" else f" --name {name}")
 
 
 def _describe(name: str, node: RabbitNode) -> Site:

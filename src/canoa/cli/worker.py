@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from canoa.cli import logs, output, serving
+from canoa.cli.listening import parse_place
 from canoa.cli.loading import load_app, require_real_broker
+from canoa.cli.logs import LogFormat, LogLevel
 from canoa.vocabulary import Layer
 
 Target = Annotated[
@@ -17,8 +19,6 @@ BrokerUrl = Annotated[
     str | None,
     typer.Option("--broker", help="amqp://user:password@host:5672/vhost. Otherwise CANOA_BROKER.", show_default=False),
 ]
-LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
-LogFormat = Annotated[str, typer.Option(help="json, text, or auto: text on a terminal.")]
 
 
 def worker(
@@ -31,24 +31,26 @@ def worker(
     node_id: Annotated[str, typer.Option(help="This worker's name; otherwise host name and process id.")] = "",
     metrics: Annotated[str, typer.Option(help="Serve Prometheus metrics at host:port.", metavar="HOST:PORT")] = "",
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait at start for a broker that is away.")] = 30.0,
-    log_level: LogLevel = "info",
-    log_format: LogFormat = "auto",
+    log_level: LogLevel = logs.Level.INFO,
+    log_format: LogFormat = logs.Format.AUTO,
 ) -> None:
     """Run the actions of an app until SIGTERM or Ctrl-C, then drain."""
     logs.set_up(log_level, log_format)
     with output.errors_explained():
         from canoa.worker.worker import WorkerSettings
 
+        place = parse_place("--metrics", metrics) if metrics else None
         app = load_app(target, broker)
         require_real_broker(app.settings.broker, "worker")
         settings = WorkerSettings(
             concurrency=concurrency, processes=processes, drain_s=drain, layer=layer, node_id=node_id
         )
 
-        async def main() -> None:
-            stop = serving.stop_requested()
-            async with serving.started(app, settings, within_s=wait) as running:
-                with serving.metrics_served(running, metrics):
-                    await serving.until_stopped(running, stop)
+    async def main() -> None:
+        stop = serving.stop_requested()
+        async with serving.started(app, settings, stop, within_s=wait) as running:
+            with serving.metrics_served(running, place):
+                await serving.until_stopped(running, stop)
+                await running.stop()
 
-        serving.run(main())
+    serving.run(main())
