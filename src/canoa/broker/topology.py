@@ -21,6 +21,10 @@ REPLY_EXPIRES_S = 600.0
 """How long results wait for a caller that lost its link. Longer bridges longer cuts, and keeps garbage longer."""
 
 
+CANCEL_EXPIRES_S = 60.0
+"""How long notices wait for a worker that lost its link."""
+
+
 def action_queue_name(action: str) -> str:
     return f"canoa.action.{action}"
 
@@ -39,7 +43,8 @@ def reply_queue(client_id: str) -> Queue:
 
 
 def cancel_queue(node_id: str) -> tuple[Queue, Binding]:
-    queue = Queue(name=f"canoa.cancel.{node_id}", exclusive=True)
+    """Not exclusive: a broker that has not noticed our old link's end would refuse it to the new one."""
+    queue = Queue(name=f"canoa.cancel.{node_id}", expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)
     return queue, Binding(exchange=CANCEL, queue=queue.name)
 
 

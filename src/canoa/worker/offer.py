@@ -80,7 +80,7 @@ class Offer:
             packed, encoding = packing.pack(body, self.max_payload_bytes, f"the result of {self.name}")
             answer = result.success_message(known.id, packed, content_type.value, encoding)
             gone = partial(self._caller_is_gone, known, delivery)
-            self._settler.send_then_ack(Publication(message=answer, key=reply_to), delivery, gone)
+            self._settler.send_then_ack(Publication(message=answer, key=reply_to), delivery, if_unroutable=gone)
         self.stats.outcomes[Outcome.OK] += 1
 
     def _caller_is_gone(self, known: Task, delivery: Delivery) -> None:
@@ -130,10 +130,9 @@ class Offer:
             return
         answer = Publication(message=result.failure_message(known.id, outcome, what), key=reply_to)
         if outcome is Outcome.POISONED:
-            self._settler.post(answer)
-            bury()
+            self._settler.send(answer, delivery, then=bury, if_unroutable=bury)
         else:
-            self._settler.send_then_ack(answer, delivery, bury)
+            self._settler.send_then_ack(answer, delivery, if_unroutable=bury)
 
     def poison(self, known: Task, delivery: Delivery, why: str) -> None:
         what = result.failure(f"{why}; it waits among the dead letters", attempts=known.attempt)

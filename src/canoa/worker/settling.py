@@ -55,28 +55,33 @@ class Settler:
         if self._in_hand == 0:
             self._empty.set()
 
-    def post(self, publication: Publication) -> None:
-        """Best effort: nothing depends on it."""
-        self._broker.post(publication, lambda _: None)
-
     def send_then_ack(
-        self, publication: Publication, delivery: Delivery, if_unroutable: Callable[[], None] | None = None
+        self, publication: Publication, delivery: Delivery, *, if_unroutable: Callable[[], None] | None = None
     ) -> None:
-        """Keeps trying while the delivery is ours: should the link be gone, somebody else gets the task anyway.
+        """`if_unroutable` decides instead where there is nobody to send it to."""
+        self.send(publication, delivery, then=partial(self.done, delivery), if_unroutable=if_unroutable)
 
-        `if_unroutable` decides instead where there is nobody to send it to.
-        """
-        self._broker.post(publication, partial(self._on_outcome, publication, delivery, if_unroutable))
+    def send(
+        self,
+        publication: Publication,
+        delivery: Delivery,
+        *,
+        then: Callable[[], None],
+        if_unroutable: Callable[[], None] | None,
+    ) -> None:
+        """Keeps trying while the delivery is ours: should its link be gone, somebody else gets the task anyway."""
+        self._broker.post(publication, partial(self._on_outcome, publication, delivery, then, if_unroutable))
 
     def _on_outcome(
         self,
         publication: Publication,
         delivery: Delivery,
+        then: Callable[[], None],
         if_unroutable: Callable[[], None] | None,
         outcome: PublishOutcome,
     ) -> None:
         if outcome is None:
-            self.done(delivery)
+            then()
         elif delivery.is_settled:
             self.dropped()
         elif isinstance(outcome, Unroutable) and if_unroutable is not None:
@@ -84,4 +89,5 @@ class Settler:
         else:
             log.warning("message_not_taken", key=publication.key, reason=str(outcome))
             wait_s = REPEAT_AFTER_S if isinstance(outcome, BrokerRefusedMessage | Unroutable) else 0.0
-            self._loop.call_later(wait_s, self.send_then_ack, publication, delivery, if_unroutable)
+            again = partial(self.send, publication, delivery, then=then, if_unroutable=if_unroutable)
+            self._loop.call_later(wait_s, again)

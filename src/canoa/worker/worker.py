@@ -112,7 +112,7 @@ class Worker:
         self._spawn(self._tune(), "tune")
         for offer in self._offers:
             for consumer in offer.consumers:
-                self._spawn(self._watch(consumer), f"watch[{consumer.queue}]")
+                self._spawn(consumer.wait_ended(), f"watch[{consumer.queue}]")
         log.info("worker_ready", node_id=self.node_id, actions=list(self.stats), concurrency=self.settings.concurrency)
 
     async def _consume(self, offer: Offer) -> None:
@@ -134,12 +134,23 @@ class Worker:
     async def _listen_for_cancels(self) -> None:
         queue, binding = topology.cancel_queue(self.node_id)
         shared = topology.shared()
-        await self._broker.consume(queue.name, self._on_cancel, prefetch=100, topology=[*shared, queue, binding])
+        consumer = await self._broker.consume(
+            queue.name, self._on_cancel, prefetch=100, topology=[*shared, queue, binding]
+        )
+        self._spawn(consumer.wait_ended(), "watch[cancel]")
 
     def _spawn(self, work: Any, name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=f"worker[{self.node_id}].{name}")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_task_ended)
+
+    def _on_task_ended(self, task: asyncio.Task[Any]) -> None:
+        """None of them may end with an error: a worker that lost one of them must say so and end."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._failed.done():
+            self._failed.set_exception(error)
+            self._failed.exception()  # seen: `wait_failed` may never be awaited
 
     # --- Working ------------------------------------------------------------------------------------
 
@@ -201,14 +212,6 @@ class Worker:
                     await offer.consumers[0].set_prefetch(wanted)
 
     # --- Ending -------------------------------------------------------------------------------------
-
-    async def _watch(self, consumer: Any) -> None:
-        try:
-            await consumer.wait_ended()
-        except Exception as exc:
-            if not self._failed.done():
-                self._failed.set_exception(exc)
-                self._failed.exception()  # seen: `wait_failed` may never be awaited
 
     async def wait_failed(self) -> None:
         """Never returns; raises why the worker can no longer receive work."""
