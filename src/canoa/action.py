@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import enum
 import inspect
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
 from canoa.context import Context
-from canoa.errors import ActionDefinitionError
+from canoa.errors import ActionDefinitionError, SettingError
 from canoa.signature import Signature
 from canoa.wire.codec import ContentType
 from canoa.wire.ids import new_task_id
@@ -38,6 +40,10 @@ class Runs(enum.StrEnum):
     IN_PROCESS = "process"
 
 
+MAX_S: Final = 10 * 365 * 86_400
+"""Ten years: more is a mistake in the unit, and milliseconds of it still fit into every header."""
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How one submit differs from the action's own settings. None: as the action says."""
 
@@ -47,6 +53,25 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     retry: int | None = None
     queue_timeout: float | None = None
     idempotency_key: str | None = None
+
+    def __post_init__(self) -> None:
+        """A worker would refuse these, and nobody would hear of it: so they are refused before they are sent."""
+        if self.result not in ("reply", "none"):
+            raise SettingError(f"result={self.result!r:.40}: use 'reply', or 'none' where nobody waits")
+        _check_seconds("timeout", self.timeout)
+        _check_seconds("queue_timeout", self.queue_timeout)
+        if self.retry is not None and (type(self.retry) is not int or not 0 <= self.retry < 2**31):
+            raise SettingError(f"retry={self.retry!r:.40}: use 0 (no retries) or more")
+        key: object = self.idempotency_key
+        if key is not None and not (isinstance(key, str) and 1 <= len(key) <= 255):
+            raise SettingError(f"idempotency_key={key!r:.40}: use a text of 1 to 255 characters")
+
+
+def _check_seconds(name: str, value: object) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or not 0 < value <= MAX_S:
+        raise SettingError(f"{name}={value!r:.40}: use seconds above 0, at most {MAX_S:,} (ten years)")
 
 
 class Args(msgspec.Struct, frozen=True):
@@ -149,8 +174,9 @@ class Action(Generic[P, C, R]):
     def map(
         self, calls: Iterable[Any], *, in_flight: int = 1000, return_errors: bool = False
     ) -> AsyncIterator[R | Exception]:
-        """Submit each and stream the results as they come, at most `in_flight` at a time. The first failure is raised,
-        or yielded like a result with `return_errors`."""
+        """Submit each and stream the results as they come, at most `in_flight` at a time. `calls` may be endless: it is
+        taken from only as results come back. The first failure is raised; with `return_errors` failures and refusals
+        are yielded in the place of their results."""
         return self.using().map(calls, in_flight=in_flight, return_errors=return_errors)  # type: ignore[call-overload, no-any-return]
 
 
@@ -168,12 +194,22 @@ class Submitting(Generic[P, R]):
 
     async def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
         session = await self._app.session()
+        if self._options.result == "none":  # no result will prove that it was accepted
+            return await (await session.submit(self._action, self._options, args, kwargs)).result()  # type: ignore[no-any-return]
         handle: Handle[R] = session.start(self._action, self._options, args, kwargs)
-        return await handle.result()
+        try:
+            return await handle.result()
+        finally:
+            if not handle.is_done:
+                session.replies.drop_unseen([handle])
 
     async def submit_many(self, calls: Iterable[Any]) -> list[Handle[R]]:
+        return await self._submit_many(calls, return_errors=False)
+
+    async def _submit_many(self, calls: Iterable[Any], *, return_errors: bool) -> list[Handle[R]]:
         session = await self._app.session()
-        return await session.submit_many(self._action, self._options, [as_args(each) for each in calls])
+        arguments = [as_args(each) for each in calls]
+        return await session.submit_many(self._action, self._options, arguments, return_errors=return_errors)
 
     @overload
     def map(
@@ -188,7 +224,10 @@ class Submitting(Generic[P, R]):
     ) -> AsyncIterator[R | Exception]:
         from canoa.client.mapping import stream
 
-        return stream(self, calls, in_flight=in_flight, return_errors=return_errors)
+        if type(in_flight) is not int or in_flight < 1:
+            raise SettingError(f"in_flight={in_flight!r:.40}: use 1 (one after the other) or more")
+        submit_many = partial(self._submit_many, return_errors=return_errors)
+        return stream(submit_many, calls, in_flight=in_flight, return_errors=return_errors)
 
 
 def as_args(call: Any) -> Args:
@@ -203,6 +242,10 @@ def _where(function: Callable[..., Any], name: str, is_cpu: bool) -> Runs:
         return Runs.ON_LOOP
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise ActionDefinitionError(f"action {name!r}: a generator cannot be an action; return a list, or submit parts")
+    if is_cpu and "<locals>" in function.__qualname__:
+        raise ActionDefinitionError(
+            f"action {name!r}: cpu=True runs in a process of its own, which finds it by name; define it at module level"
+        )
     return Runs.IN_PROCESS if is_cpu else Runs.IN_THREAD
 
 

@@ -74,8 +74,34 @@ class Canoa:
 
     # --- Actions --------------------------------------------------------------------------------
 
+    @overload
+    def action(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> Action[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def action(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Action[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def action(self, function: Callable[Concatenate[Context, P], R], /) -> Action[P, R, R]: ...
+    @overload
+    def action(self, function: Callable[P, R], /) -> Action[P, R, R]: ...
+    @overload
     def action(
         self,
+        /,
+        *,
+        name: str | None = ...,
+        timeout: float | None = ...,
+        retry: int = ...,
+        backoff: Backoff | None = ...,
+        max_crashes: int = ...,
+        cpu: bool = ...,
+        priorities: int | None = ...,
+        quorum: bool = ...,
+    ) -> _Decorator: ...
+    def action(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
         *,
         name: str | None = None,
         timeout: float | None = 30.0,
@@ -85,8 +111,8 @@ class Canoa:
         cpu: bool = False,
         priorities: int | None = None,
         quorum: bool = False,
-    ) -> _Decorator:
-        """Make a function an action.
+    ) -> Any:
+        """Make a function an action: `@app.action`, or `@app.action(timeout=5, retry=3)`.
 
         `timeout`: seconds one attempt may run (None: no limit). `retry`: attempts after the first, with exponential
         backoff. `max_crashes`: how often it may end a worker's process before it is put aside. `cpu`: run in a process
@@ -98,6 +124,8 @@ class Canoa:
         policy = Policy(timeout_s=timeout, retries=retry, backoff=backoff or Backoff(), max_crashes=max_crashes)
 
         def define(function: Callable[..., Any]) -> Action[..., Any, Any]:
+            if not hasattr(function, "__qualname__"):
+                raise ActionDefinitionError(f"{function!r:.60} is no function; a name is given as @app.action(name=…)")
             full_name = ActionName(f"{self.name}.{checked_part('action', name or function.__name__)}")
             if full_name in self.actions:
                 raise ActionDefinitionError(f"action {full_name!r} is defined twice; give one of them another name=")
@@ -114,7 +142,7 @@ class Canoa:
             self.actions[full_name] = action
             return action
 
-        return define  # type: ignore[return-value]  # the protocol says more than a closure can
+        return define if function is None else define(function)
 
     def find(self, name: str) -> Action[..., Any, Any]:
         """By short name, full name or URN."""
@@ -127,7 +155,7 @@ class Canoa:
 
     def use_broker(self, url: str) -> None:
         """Name another broker, before anything is connected. The CLI's `--broker`."""
-        if self._sessions:
+        if any(session.is_open for session in list(self._sessions.values())):
             raise WrongUse("the app is already connected; name the broker before the first submit")
         self.settings = settings_module.read({"broker": url, "max_payload_bytes": self.settings.max_payload_bytes})
 
@@ -170,8 +198,9 @@ class Canoa:
         loop = asyncio.get_running_loop()
         session = self._sessions.get(loop)
         if session is None:
-            for old in [each for each in self._sessions if each.is_closed()]:
-                del self._sessions[old]
+            for old in list(self._sessions):  # a list at once: other threads have loops of their own
+                if old.is_closed():
+                    self._sessions.pop(old, None)
             session = self._sessions[loop] = Session(self)
         await session.open()
         return session
@@ -188,8 +217,8 @@ class Canoa:
 
     def home_loop(self) -> asyncio.AbstractEventLoop | None:
         """A running loop the app already lives on, if any: `app.sync` works there instead of on a loop of its own."""
-        homes = [*self._sessions, *self._worker_loops]
-        return next((loop for loop in homes if loop.is_running()), None)
+        homes = [loop for loop, session in list(self._sessions.items()) if session.is_open]
+        return next((loop for loop in [*self._worker_loops, *homes] if loop.is_running()), None)
 
     async def __aenter__(self) -> Canoa:
         await self.session()
@@ -201,7 +230,8 @@ class Canoa:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the running loop's session; handles that still wait will hear nothing more."""
+        """Close the running loop's session; handles that still wait end with `DeliveryUnknown`. A later submit connects
+        anew."""
         session = self._sessions.pop(asyncio.get_running_loop(), None)
         if session is not None:
             await session.aclose()
@@ -228,8 +258,10 @@ class Canoa:
         try:
             yield worker
         finally:
-            self._worker_loops.remove(loop)
-            await worker.stop()
+            try:
+                await worker.stop()
+            finally:
+                self._worker_loops.remove(loop)  # not before: actions that still run may use `app.sync`
 
     @cached_property
     def sync(self) -> SyncApp:

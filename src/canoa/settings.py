@@ -5,6 +5,7 @@ Precedence: an argument, then the environment (`CANOA_BROKER`, …), then the de
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,21 +42,22 @@ def read(arguments: Mapping[str, Any], environment: Mapping[str, str] | None = N
     for field in msgspec.structs.fields(Settings):
         variable = f"CANOA_{field.name.upper()}"
         if arguments.get(field.name) is not None:
-            values[field.name] = arguments[field.name]
+            values[field.name] = _checked(field.name, arguments[field.name], field.type, is_text=False)
         elif environment.get(variable):
-            values[field.name] = _converted(variable, environment[variable], field.type)
-    settings = Settings(**values)
-    for name in ("max_payload_bytes", "submit_timeout_s", "heartbeat_s"):
-        if getattr(settings, name) <= 0:
-            raise SettingError(f"{name} is {getattr(settings, name)}; it must be more than 0 (CANOA_{name.upper()})")
-    return settings
+            values[field.name] = _checked(variable, environment[variable], field.type, is_text=True)
+    return Settings(**values)
 
 
-def _converted(variable: str, text: str, type_: Any) -> Any:
+def _checked(name: str, given: Any, type_: Any, *, is_text: bool) -> Any:
+    """The value, or `SettingError` under the name it was given by. Only numbers are shown: a URL has secrets."""
     try:
-        return msgspec.convert(text, type_, strict=False)
+        value = msgspec.convert(given, type_, strict=not is_text)
     except msgspec.ValidationError as exc:
-        raise SettingError(f"{variable} is {text!r:.60}: {exc}") from exc
+        shown = "" if type_ is str else f" {given!r:.60}"
+        raise SettingError(f"{name}{shown} cannot be used: {exc}") from exc
+    if type_ is not str and not 0 < value < math.inf:  # NaN is not either
+        raise SettingError(f"{name} is {value!r}; it must be a number above 0")
+    return value
 
 
 def without_password(url: str) -> str:

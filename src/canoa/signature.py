@@ -20,7 +20,7 @@ if typing.TYPE_CHECKING:
     from collections.abc import Callable
 
 _KINDS = inspect.Parameter
-_PLAIN_DEFAULTS = (str, int, float, bool, bytes, type(None))
+_MUTABLE = (list, dict, set, bytearray, msgspec.Struct)
 
 
 class Arguments(msgspec.Struct):
@@ -37,6 +37,8 @@ class Signature:
         self.takes_context = bool(parameters) and hints.get(parameters[0].name) is Context
         if self.takes_context:
             parameters = parameters[1:]
+        if any(hints.get(each.name) is Context for each in parameters):
+            raise ActionDefinitionError(f"action {name!r}: its context must be its first parameter, and the only one")
         self._parameters = parameters
         self._has_variadic = any(each.kind in (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD) for each in parameters)
         self._positional = [
@@ -79,7 +81,7 @@ class Signature:
             raise ArgumentsRefused(f"{self.action}: {exc.detail}, at `{exc.path}`; {self._usage()}") from exc
 
     def call_form(self, arguments: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """As `function(*args, **kwargs)` wants them."""
+        """As `function(*args, **kwargs)` wants them, or `ArgumentsRefused`."""
         fields = msgspec.structs.astuple(arguments)
         count = len(self._positional)
         if len(fields) == count:
@@ -95,8 +97,17 @@ class Signature:
             if parameter.kind is _KINDS.VAR_POSITIONAL:
                 args += tuple(rest.pop(parameter.name))
             elif parameter.kind is _KINDS.VAR_KEYWORD:
-                rest.update(rest.pop(parameter.name))
+                more = rest.pop(parameter.name)
+                self._refuse_twice(more)
+                rest.update(more)
         return args, rest
+
+    def _refuse_twice(self, more: dict[str, Any]) -> None:
+        """Python's own binding cannot give a parameter twice; a body written elsewhere can."""
+        named = (_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY)
+        for each in self._parameters:
+            if each.kind in named and each.name in more:
+                raise ArgumentsRefused(f"{self.action}: parameter {each.name!r} is given twice; {self._usage()}")
 
     def describe(self) -> str:
         return str(inspect.Signature(self._parameters))
@@ -110,6 +121,8 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
             f"action {name!r}: its annotations name {exc.name!r}, which cannot be found when the program runs; "
             f"import it at module level, not under TYPE_CHECKING or inside a function"
         ) from exc
+    except Exception as exc:  # annotations written as text are code, and may fail in any way
+        raise ActionDefinitionError(f"action {name!r}: its annotations cannot be read: {exc}") from exc
 
 
 def _arguments_type(name: str, parameters: list[inspect.Parameter], hints: dict[str, Any]) -> type[msgspec.Struct]:
@@ -137,9 +150,9 @@ def _field(parameter: inspect.Parameter, hint: Any) -> Any:
     if parameter.default is parameter.empty:
         return (parameter.name, hint)
     default = parameter.default
-    if isinstance(default, _PLAIN_DEFAULTS):
-        return (parameter.name, hint, default)
-    return (parameter.name, hint, msgspec.field(default_factory=lambda: default))
+    if isinstance(default, _MUTABLE):  # msgspec takes no such default; these travel
+        return (parameter.name, hint, msgspec.field(default_factory=lambda: default))
+    return (parameter.name, hint, default)
 
 
 def _codec(name: str, what: str, type_: Any) -> Codec[Any]:

@@ -48,7 +48,7 @@ class Handle(Generic[R]):
             await self._wait(timeout)
         ended = self._ended.result()
         if isinstance(ended, Failed):
-            raise ended.error
+            raise ended.error.with_traceback(None)  # asked again, it would grow with every question
         return ended
 
     async def _wait(self, timeout: float | None) -> None:
@@ -56,18 +56,23 @@ class Handle(Generic[R]):
             async with asyncio.timeout(timeout):
                 await asyncio.shield(self._ended)
         except TimeoutError:
-            raise ResultNotReady(f"task {self.id} ({self.action}) has no result after {timeout:g} s") from None
+            if not self._ended.done():  # both in the same turn of the loop: the result wins
+                raise ResultNotReady(f"task {self.id} ({self.action}) has no result after {timeout:g} s") from None
 
     async def cancel(self) -> None:
         """End the handle now (`TaskCancelled`) and tell the workers: one that runs it interrupts it, one that has not
         started it skips it. A worker that does not hear of it may still run it."""
         if self._ended.done():
             return
-        self._session.forget(self.id)
-        self.fail(TaskCancelled(f"task {self.id} ({self.action}) was cancelled by its caller", task_id=self.id))
+        text = f"task {self.id} ({self.action}) was cancelled by its caller"
+        self._session.replies.drop(self, TaskCancelled(text, task_id=self.id))
         await self._session.announce_cancel(self.id)
 
     # --- For the session --------------------------------------------------------------------------
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._session.loop
 
     @property
     def ended(self) -> asyncio.Future[R | Failed[R]]:

@@ -9,30 +9,35 @@ from typing import TYPE_CHECKING, Any
 from canoa.client.handle import Failed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 
-    from canoa.action import Submitting
+    from canoa.client.handle import Handle
 
 CHUNK = 256
 """How many are submitted at once: enough to fill the broker's pipeline, few enough to see the first result soon."""
 
 
 async def stream(
-    action: Submitting[..., Any], calls: Iterable[Any], *, in_flight: int, return_errors: bool
+    submit_many: Callable[[list[Any]], Awaitable[list[Handle[Any]]]],
+    calls: Iterable[Any],
+    *,
+    in_flight: int,
+    return_errors: bool,
 ) -> AsyncIterator[Any]:
     """Takes from `calls` only as results come back, so it may be endless. Leaving the loop early submits no more;
     what was submitted runs."""
+    # A trickle of single submits would cost a round trip each, so room is filled a quarter of the window at a time.
+    worth_filling = min(CHUNK, max(1, in_flight // 4))
     source: Iterator[Any] = iter(calls)
     ended: asyncio.Queue[Any] = asyncio.Queue()
     waiting = 0
     is_exhausted = False
     while True:
         room = min(CHUNK, in_flight - waiting)
-        # A new batch once a good part of the window is free; a trickle of single submits would cost a round trip each.
-        if not is_exhausted and (room >= CHUNK or room * 2 > in_flight or waiting == 0):
+        if not is_exhausted and room >= worth_filling:
             batch = list(islice(source, room))
             is_exhausted = len(batch) < room
-            for handle in await action.submit_many(batch):
+            for handle in await submit_many(batch):
                 handle.ended.add_done_callback(ended.put_nowait)
             waiting += len(batch)
             continue

@@ -7,29 +7,18 @@ workers may run it twice, its handle takes one result. What `reply` promises: `d
 from __future__ import annotations
 
 import asyncio
-import time
-from functools import partial
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from canoa.action import Options
 from canoa.broker import topology
-from canoa.broker.port import Delivery, HeaderValue, Message, Publication, PublishOutcome
+from canoa.broker.port import Message, Publication
+from canoa.client import outgoing
 from canoa.client.handle import Handle
-from canoa.client.metrics import METRICS
-from canoa.errors import (
-    ArgumentsRefused,
-    CanoaError,
-    DeliveryUnknown,
-    SettingError,
-    TaskExpired,
-    TaskRefused,
-    UnknownAction,
-    Unroutable,
-    WrongUse,
-)
-from canoa.execution.outcome import Outcome
+from canoa.client.replies import Replies
+from canoa.client.sending import Sending, named
+from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown, TaskExpired, WrongUse
 from canoa.vocabulary import ActionName, TaskId
-from canoa.wire import packing, result, task
 from canoa.wire.ids import new_client_id, new_task_id
 
 if TYPE_CHECKING:
@@ -37,7 +26,7 @@ if TYPE_CHECKING:
 
     from canoa.action import Action, Args
     from canoa.app import Canoa
-    from canoa.broker.port import Consumer, Depth
+    from canoa.broker.port import Broker, Consumer, Depth, PublishOutcome
 
 REPLY_PREFETCH = 1000
 """Replies are tiny work: many in hand hide the broker's round trips."""
@@ -45,50 +34,83 @@ REPLY_PREFETCH = 1000
 GRACE_S = 1.0
 """The caller's clock ends a handle this long after the last moment a worker could: its answer may be on the way."""
 
+CLOSE_WITHIN_S = 2.0
+
 
 class Session:
     def __init__(self, app: Canoa) -> None:
         self.loop = asyncio.get_running_loop()
+        self.is_open = False
+        self.replies = Replies(app.settings.max_payload_bytes)
         self._app = app
-        self._broker = app.new_broker("client")
-        self._reply_queue = topology.reply_queue(new_client_id())
-        self._waiting: dict[TaskId, tuple[Handle[Any], Any]] = {}
-        self._replies: Consumer | None = None
-        self._last_reply: Delivery | None = None
+        self._broker: Broker | None = None
+        self._reply_to = ""
+        self._watcher: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
-        self._is_open = False
+        self._is_closed = False
 
     # --- Life -------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        if self._is_open:
+        if self.is_open:
             return
         async with self._opening:
-            if self._is_open:
-                return
-            await self._broker.open()
-            self._replies = await self._broker.consume(
-                self._reply_queue.name, self._on_reply, prefetch=REPLY_PREFETCH, topology=[self._reply_queue]
+            if self._is_closed:
+                raise WrongUse("the app was closed while it was connecting; submit again to connect anew")
+            if not self.is_open:
+                await self._connect()
+
+    async def _connect(self) -> None:
+        broker, queue = self._app.new_broker("client"), topology.reply_queue(new_client_id())
+        try:
+            await broker.open()
+            consumer = await broker.consume(
+                queue.name, self.replies.on_reply, prefetch=REPLY_PREFETCH, topology=[queue]
             )
-            self._is_open = True
+        except BaseException:
+            await broker.aclose()
+            raise
+        self._broker, self.replies.consumer, self._reply_to = broker, consumer, queue.name
+        self._watcher = self.loop.create_task(self._watch(broker, consumer), name=f"session[{self._app.name}].watch")
+        self.is_open = True
+
+    async def _watch(self, broker: Broker, consumer: Consumer) -> None:
+        """A session that can no longer hear is over: its handles say so, and the next submit connects anew."""
+        try:
+            await consumer.wait_ended()
+        except CanoaError as exc:
+            self.is_open = False
+            self.replies.fail_all(f"results can no longer be received ({exc})")
+            await broker.aclose()
 
     async def aclose(self) -> None:
-        """Take the reply queue along: nobody will come back for it."""
-        if not self._is_open:
-            return
-        self._is_open = False
-        self._settle_replies()
-        try:
-            async with asyncio.timeout(2.0):
-                if self._replies is not None:
-                    await self._replies.cancel()
-                await self._broker.delete_queue(self._reply_queue.name)
-        except (CanoaError, TimeoutError):
-            pass  # it expires by itself
-        await self._broker.aclose()
-        for handle, _ in self._waiting.values():
-            handle.fail(DeliveryUnknown(f"the app was closed before task {handle.id} answered"))
-        self._waiting.clear()
+        """Take the reply queue along: nobody will come back for it. Handles that still wait hear `DeliveryUnknown`."""
+        self._is_closed = True
+        async with self._opening:
+            was_open, self.is_open = self.is_open, False
+            if self._watcher is not None:
+                self._watcher.cancel()
+            try:
+                if was_open:
+                    await self._leave()
+            finally:
+                self.replies.fail_all("the app was closed")
+
+    async def _leave(self) -> None:
+        broker, consumer = self._broker, self.replies.consumer
+        assert broker is not None
+        assert consumer is not None
+        self.replies.settle()
+        with suppress(CanoaError, TimeoutError):  # the queue expires by itself
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                await consumer.cancel()
+                await broker.delete_queue(self._reply_to)
+        await broker.aclose()
+
+    def _connected(self) -> Broker:
+        if self._broker is None or not self.is_open:
+            raise BrokerUnreachable("the app was closed; submit again to connect anew")
+        return self._broker
 
     # --- Sending ------------------------------------------------------------------------------------
 
@@ -99,9 +121,13 @@ class Session:
         return await self._accepted(*self._prepare_raw(name, body, content_type, Options(), None))
 
     async def _accepted(self, handle: Handle[Any], publication: Publication) -> Handle[Any]:
-        accepted: asyncio.Future[PublishOutcome] = self.loop.create_future()
+        accepted: asyncio.Future[CanoaError | None] = self.loop.create_future()
         self._post(publication, handle, accepted)
-        error = await accepted
+        try:
+            error = await accepted
+        except asyncio.CancelledError:
+            self.replies.drop_unseen([handle])
+            raise
         if error is not None:
             raise error
         return handle
@@ -112,26 +138,60 @@ class Session:
         self._post(publication, handle, None)
         return handle
 
+    def _post(
+        self, publication: Publication, handle: Handle[Any], accepted: asyncio.Future[CanoaError | None] | None
+    ) -> None:
+        Sending(self, self._connected(), publication, handle, accepted).post()
+
     async def submit_many(
-        self, action: Action[..., Any, Any], options: Options, calls: Sequence[Args]
+        self, action: Action[..., Any, Any], options: Options, calls: Sequence[Args], *, return_errors: bool = False
     ) -> list[Handle[Any]]:
-        prepared = [self._prepare(action, options, call.args, call.kwargs) for call in calls]
-        outcomes = await self._broker.publish_many([publication for _, publication in prepared])
-        for (handle, publication), outcome in zip(prepared, outcomes, strict=True):
-            if isinstance(outcome, DeliveryUnknown):
-                accepted: asyncio.Future[PublishOutcome] = self.loop.create_future()
-                self._post(publication, handle, accepted)
-                outcome = await accepted
-            if outcome is not None:
-                self._refuse([each for each, _ in prepared], handle, outcome)
+        """Raises the first refusal; with `return_errors`, what is refused ends its own handle alone."""
+        prepared: list[tuple[Handle[Any], Publication | None]] = []
+        try:
+            for call in calls:
+                prepared.append(self._prepare_or_fail(action, options, call, is_failing=return_errors))
+            outcomes = iter(await self._publish_all([each for _, each in prepared if each is not None]))
+            for handle, publication in prepared:
+                outcome = None if publication is None else next(outcomes)
+                if outcome is not None and not (options.result == "reply" and handle.is_done):
+                    self.replies.drop(handle, named(outcome, action.name))
+                    if not return_errors:
+                        raise named(outcome, action.name)
+        except BaseException:
+            self.replies.drop_unseen([handle for handle, _ in prepared])
+            raise
         return [handle for handle, _ in prepared]
 
-    def _refuse(self, handles: list[Handle[Any]], refused: Handle[Any], outcome: CanoaError) -> None:
-        error = self._named(outcome, refused.action)
-        for handle in handles:
-            self.forget(handle.id)
-            handle.fail(error)
-        raise error
+    async def _publish_all(self, publications: list[Publication]) -> list[PublishOutcome]:
+        """In one batch, and again what a broken link left in doubt."""
+        give_up_s = self.give_up_s()
+        outcomes = await self._connected().publish_many(publications)
+        while self.is_open and self.loop.time() < give_up_s:
+            unknown = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, DeliveryUnknown)]
+            if not unknown:
+                break
+            again = await self._connected().publish_many([publications[index] for index in unknown])
+            for index, outcome in zip(unknown, again, strict=True):
+                if not isinstance(outcome, BrokerUnreachable):  # never sent this time: still in doubt
+                    outcomes[index] = outcome
+        return outcomes
+
+    def give_up_s(self) -> float:
+        """Until when, by the loop's clock, something posted now is sent again."""
+        return self.loop.time() + self._app.settings.submit_timeout_s
+
+    def _prepare_or_fail(
+        self, action: Action[..., Any, Any], options: Options, call: Args, *, is_failing: bool
+    ) -> tuple[Handle[Any], Publication | None]:
+        try:
+            return self._prepare(action, options, call.args, call.kwargs)
+        except CanoaError as exc:
+            if not is_failing:
+                raise
+            handle: Handle[Any] = Handle(self, new_task_id(), action.name)
+            handle.fail(exc)
+            return handle, None
 
     def _prepare(
         self, action: Action[..., Any, Any], options: Options, args: Any, kwargs: Any
@@ -140,142 +200,39 @@ class Session:
         return self._prepare_raw(action.name, body, action.content_type.value, options, action)
 
     def _prepare_raw(
-        self,
-        name: ActionName,
-        body: bytes,
-        content_type: str,
-        options: Options,
-        action: Action[..., Any, Any] | None,
+        self, name: ActionName, body: bytes, content_type: str, options: Options, action: Action[..., Any, Any] | None
     ) -> tuple[Handle[Any], Publication]:
-        """A task for an action this program may not know, its arguments already encoded."""
-        task_id, now_s = new_task_id(), time.time()
-        wants_result = options.result == "reply"
-        packed, encoding = packing.pack(body, self._app.settings.max_payload_bytes, f"arguments of {name}")
-        message = Message(
-            body=packed,
-            content_type=content_type,
-            content_encoding=encoding,
-            headers=_headers(task_id, options, now_s),
-            priority=_priority(options, action),
-            reply_to=self._reply_queue.name if wants_result else None,
-            expiration_s=None if options.queue_timeout is None else options.queue_timeout + task.EXPIRATION_MARGIN_S,
-            message_id=task_id,
-            type=name,
+        limit = self._app.settings.max_payload_bytes
+        publication = outgoing.publication(
+            name, body, content_type, options, action=action, reply_to=self._reply_to, limit_bytes=limit
         )
-        handle: Handle[Any] = Handle(self, task_id, name)
-        if wants_result:
-            self._waiting[task_id] = (handle, None if action is None else action.signature.result)
+        handle: Handle[Any] = Handle(self, TaskId(publication.message.message_id or ""), name)
+        if options.result == "reply":
+            self.replies.expect(handle, None if action is None else action.signature.result)
             self._watch_clock(handle, options, action)
         else:
             handle.succeed(None)
-        return handle, Publication(message=message, key=topology.action_queue_name(name))
+        return handle, publication
 
     def _watch_clock(self, handle: Handle[Any], options: Options, action: Action[..., Any, Any] | None) -> None:
         """With both limits known, the handle ends by the caller's clock, whatever became of the task."""
         run_s = options.timeout or (action.policy.timeout_s if action else None)
         if options.queue_timeout is not None and run_s is not None:
-            self.loop.call_later(options.queue_timeout + run_s + GRACE_S, self._on_overdue, handle)
+            timer = self.loop.call_later(options.queue_timeout + run_s + GRACE_S, self._on_overdue, handle)
+            handle.ended.add_done_callback(lambda _: timer.cancel())
 
     def _on_overdue(self, handle: Handle[Any]) -> None:
-        if not handle.is_done:
-            self.forget(handle.id)
-            text = f"task {handle.id} ({handle.action}) was neither started nor refused within its time limits"
-            handle.fail(TaskExpired(text, task_id=handle.id))
+        text = f"task {handle.id} ({handle.action}) was neither started nor refused within its time limits"
+        self.replies.drop(handle, TaskExpired(text, task_id=handle.id))
 
-    def _post(
-        self, publication: Publication, handle: Handle[Any], accepted: asyncio.Future[PublishOutcome] | None
-    ) -> None:
-        give_up_s = self.loop.time() + self._app.settings.submit_timeout_s
-        self._broker.post(publication, partial(self._on_outcome, publication, handle, accepted, give_up_s))
-
-    def _on_outcome(
-        self,
-        publication: Publication,
-        handle: Handle[Any],
-        accepted: asyncio.Future[PublishOutcome] | None,
-        give_up_s: float,
-        outcome: PublishOutcome,
-    ) -> None:
-        if isinstance(outcome, DeliveryUnknown) and self._is_open and self.loop.time() < give_up_s:
-            again = partial(self._on_outcome, publication, handle, accepted, give_up_s)
-            self._broker.post(publication, again)
-            return
-        error = None if outcome is None else self._named(outcome, handle.action)
-        if error is not None:
-            self.forget(handle.id)
-            handle.fail(error)
-        if accepted is not None and not accepted.done():
-            accepted.set_result(error)
-
-    @staticmethod
-    def _named(outcome: CanoaError, action: ActionName) -> CanoaError:
-        return UnknownAction(action) if isinstance(outcome, Unroutable) else outcome
+    # --- Looking, cancelling ------------------------------------------------------------------------
 
     async def depth(self, action: ActionName) -> Depth:
-        return await self._broker.depth(topology.action_queue_name(action))
+        return await self._connected().depth(topology.action_queue_name(action))
 
     async def announce_cancel(self, task_id: TaskId) -> None:
         """To every worker there is. Nobody listening is fine; no link is not our caller's problem either."""
         notice = Message(body=task_id.encode(), persistent=False, message_id=new_task_id(), type="canoa.cancel")
-        try:
-            await self._broker.publish(Publication(message=notice, exchange=topology.CANCEL, key="", mandatory=False))
-        except CanoaError:
-            pass
-
-    # --- Hearing ------------------------------------------------------------------------------------
-
-    def forget(self, task_id: TaskId) -> None:
-        self._waiting.pop(task_id, None)
-
-    def _on_reply(self, delivery: Delivery) -> None:
-        """Replies are acknowledged together, once per turn of the loop."""
-        if self._last_reply is None:
-            self.loop.call_soon(self._settle_replies)
-        self._last_reply = delivery
-        message = delivery.message
-        waiting = self._waiting.pop(TaskId(message.correlation_id or ""), None)
-        if waiting is None:
-            METRICS.duplicates += 1
-        else:
-            self._resolve(*waiting, message)
-
-    def _settle_replies(self) -> None:
-        last, self._last_reply = self._last_reply, None
-        if last is not None and self._replies is not None:
-            self._replies.settle_through(last)
-
-    def _resolve(self, handle: Handle[Any], codec: Any, message: Message) -> None:
-        if message.type != Outcome.OK.value:
-            handle.fail(result.error_from(message, handle.id))
-            return
-        try:
-            body = packing.unpack(message, self._app.settings.max_payload_bytes)
-            handle.succeed((codec or packing.ANY).decode(body, message.content_type))
-        except WrongUse as exc:
-            text = f"task {handle.id} ({handle.action}) answered with a result that cannot be used: {exc}"
-            handle.fail(TaskRefused(text, task_id=handle.id))
-
-
-def _headers(task_id: TaskId, options: Options, now_s: float) -> dict[str, HeaderValue]:
-    headers = task.new_headers(task_id, now_s)
-    if options.queue_timeout is not None:
-        headers[task.DEADLINE] = int((now_s + options.queue_timeout) * 1000)
-    if options.timeout is not None:
-        headers[task.TIMEOUT] = max(1, round(options.timeout * 1000))
-    if options.retry is not None:
-        headers[task.RETRIES] = options.retry
-    if options.idempotency_key is not None:
-        headers[task.IDEMPOTENCY_KEY] = options.idempotency_key
-    return headers
-
-
-def _priority(options: Options, action: Action[..., Any, Any] | None) -> int | None:
-    if options.priority is None or action is None:
-        return options.priority
-    if action.priorities is None:
-        raise ArgumentsRefused(
-            f"{action.name} keeps no priorities apart; define it with @app.action(priorities=5) to use priority="
-        )
-    if not 0 <= options.priority <= action.priorities:
-        raise SettingError(f"priority={options.priority}: {action.name} keeps 0 to {action.priorities} apart")
-    return options.priority
+        with suppress(CanoaError):
+            to_all = Publication(message=notice, exchange=topology.CANCEL, key="", mandatory=False)
+            await self._connected().publish(to_all)

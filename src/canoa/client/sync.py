@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import concurrent.futures
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
-from canoa.errors import WrongUse
+from canoa.client.loop_thread import LoopThread
+from canoa.errors import DeliveryUnknown, WrongUse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 
     from canoa.action import Action, Submitting
     from canoa.app import Canoa
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+LOOK_EVERY_S = 0.5
+"""How often a waiting thread makes sure that its loop still runs: a loop that stopped never answers."""
 
 
 class SyncHandle(Generic[R]):
@@ -43,10 +48,10 @@ class SyncHandle(Generic[R]):
         return self._handle.is_done
 
     def result(self, timeout: float | None = None) -> R:
-        return self._app.run(self._handle.result(timeout))
+        return self._app.run(self._handle.result(timeout), self._handle.loop)
 
     def cancel(self) -> None:
-        self._app.run(self._handle.cancel())
+        self._app.run(self._handle.cancel(), self._handle.loop)
 
 
 class SyncApp:
@@ -54,7 +59,7 @@ class SyncApp:
 
     def __init__(self, app: Canoa) -> None:
         self._app = app
-        self._own: _LoopThread | None = None
+        self._own: LoopThread | None = None
         self._lock = threading.Lock()
 
     def submit(
@@ -70,19 +75,47 @@ class SyncApp:
     ) -> list[SyncHandle[R]]:
         return [SyncHandle(self, handle) for handle in self.run(action.submit_many(calls))]
 
-    def map(self, action: Action[..., Any, R] | Submitting[..., R], calls: Iterable[Any]) -> Iterator[R]:
-        """Results as they come; the first failure is raised."""
-        stream: AsyncIterator[R] = action.map(calls)
-        while True:
-            try:
-                yield self.run(_next(stream))
-            except StopAsyncIteration:
-                return
+    @overload
+    def map(
+        self,
+        action: Action[..., Any, R] | Submitting[..., R],
+        calls: Iterable[Any],
+        *,
+        in_flight: int = ...,
+        return_errors: Literal[False] = ...,
+    ) -> Iterator[R]: ...
+    @overload
+    def map(
+        self,
+        action: Action[..., Any, R] | Submitting[..., R],
+        calls: Iterable[Any],
+        *,
+        in_flight: int = ...,
+        return_errors: Literal[True],
+    ) -> Iterator[R | Exception]: ...
+    def map(
+        self,
+        action: Action[..., Any, R] | Submitting[..., R],
+        calls: Iterable[Any],
+        *,
+        in_flight: int = 1000,
+        return_errors: bool = False,
+    ) -> Iterator[Any]:
+        """Results as they come, like `action.map`."""
+        stream: Any = action.map(calls, in_flight=in_flight, return_errors=return_errors)  # type: ignore[call-overload]
+        try:
+            while True:
+                try:
+                    yield self.run(_next(stream))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self.run(stream.aclose())
 
     @contextmanager
-    def worker(self, *, concurrency: int = 50) -> Iterator[None]:
+    def worker(self, *, concurrency: int = 50, drain_s: float = 30.0) -> Iterator[None]:
         """Run the app's actions in the background while the block runs."""
-        manager = self._app.worker(concurrency=concurrency)
+        manager = self._app.worker(concurrency=concurrency, drain_s=drain_s)
         self.run(manager.__aenter__())
         try:
             yield
@@ -94,55 +127,52 @@ class SyncApp:
         with self._lock:
             own, self._own = self._own, None
         if own is not None:
+            atexit.unregister(self.close)
             own.stop(self._app.aclose)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        loop = self._app.home_loop() or self._background().loop
-        if _running_loop() is not None:
+    def run(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
+        """Run it on the app's loop and wait here. Interrupted (Ctrl-C), it is cancelled there."""
+        if _has_running_loop():
             work.close()
             raise WrongUse(
                 "app.sync would block the event loop it is called from; use `await action.submit(...)` there"
             )
-        return asyncio.run_coroutine_threadsafe(work, loop).result()
+        loop = loop or self._app.home_loop() or self._background().loop
+        if loop.is_closed():
+            work.close()
+            raise DeliveryUnknown("the app was closed, and with it the event loop this handle belongs to")
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return _waited(future, loop)
+        except BaseException:
+            future.cancel()
+            raise
 
-    def _background(self) -> _LoopThread:
+    def _background(self) -> LoopThread:
         with self._lock:
             if self._own is None:
-                self._own = _LoopThread()
+                self._own = LoopThread()
                 atexit.register(self.close)
             return self._own
 
 
-class _LoopThread:
-    def __init__(self) -> None:
-        self.loop = _new_loop()
-        self._thread = threading.Thread(target=self._run, name="canoa-sync", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        self.loop.run_forever()
-        self.loop.close()
-
-    def stop(self, last_words: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if self._thread.is_alive():
-            asyncio.run_coroutine_threadsafe(last_words(), self.loop).result()
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join()
+def _waited(future: concurrent.futures.Future[T], loop: asyncio.AbstractEventLoop) -> T:
+    while True:
+        try:
+            return future.result(LOOK_EVERY_S)
+        except concurrent.futures.TimeoutError:
+            if future.done():  # an action's or our own `TimeoutError`, or the answer came just now
+                return future.result()
+            if not loop.is_running():
+                raise DeliveryUnknown("the app's event loop ended before the answer came") from None
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
+def _has_running_loop() -> bool:
     try:
-        import uvloop
-    except ImportError:  # not on Windows
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
+        asyncio.get_running_loop()
     except RuntimeError:
-        return None
+        return False
+    return True
 
 
 async def _next(stream: AsyncIterator[T]) -> T:

@@ -25,6 +25,10 @@ TIMEOUT: Final = "canoa-timeout"  # milliseconds, likewise
 IDEMPOTENCY_KEY: Final = "canoa-idempotency-key"
 OWNER: Final = "canoa-owner"  # who retries; absent: the worker that runs it
 
+MAX_COUNT: Final = 2**31 - 1
+MAX_MS: Final = 2**53
+"""Bounds of what headers may say, so that one more still fits into 64 bits and times stay exact."""
+
 EXPIRATION_MARGIN_S: Final = 60.0
 """The broker's TTL only collects garbage: the worker's and the caller's clocks end a task, and they come first."""
 
@@ -65,26 +69,33 @@ def read(message: Message, action: ActionName) -> Task:
     headers = message.headers
     known: dict[str, Any] = {}
     if SENT in headers:
-        known["sent_s"] = _integer(headers, SENT, 0) / 1000
+        known["sent_s"] = _integer(headers, SENT, 0, MAX_MS) / 1000
     if ATTEMPT in headers:
-        known["attempt"] = _integer(headers, ATTEMPT, 1)
+        known["attempt"] = _integer(headers, ATTEMPT, 1, MAX_COUNT)
     if CRASHES in headers:
-        known["crashes"] = _integer(headers, CRASHES, 0)
+        known["crashes"] = _integer(headers, CRASHES, 0, MAX_COUNT)
     if DEADLINE in headers:
-        known["deadline_s"] = _integer(headers, DEADLINE, 0) / 1000
+        known["deadline_s"] = _integer(headers, DEADLINE, 0, MAX_MS) / 1000
     if RETRIES in headers:
-        known["retries"] = _integer(headers, RETRIES, 0)
+        known["retries"] = _integer(headers, RETRIES, 0, MAX_COUNT)
     if TIMEOUT in headers:
-        known["timeout_s"] = _integer(headers, TIMEOUT, 1) / 1000
+        known["timeout_s"] = _integer(headers, TIMEOUT, 1, MAX_MS) / 1000
     if IDEMPOTENCY_KEY in headers:
-        known["idempotency_key"] = str(headers[IDEMPOTENCY_KEY])
+        known["idempotency_key"] = _text(headers, IDEMPOTENCY_KEY)
     return Task(id=TaskId(message.message_id), action=action, message=message, **known)
 
 
-def _integer(headers: Any, name: str, least: int) -> int:
+def _integer(headers: Any, name: str, least: int, most: int) -> int:
     value = headers[name]
-    if type(value) is not int or value < least:
-        raise Undecodable(f"header {name} is {value!r:.100}; it must be an integer of at least {least}")
+    if type(value) is not int or not least <= value <= most:
+        raise Undecodable(f"header {name} is {value!r:.100}; it must be an integer from {least} to {most}")
+    return value
+
+
+def _text(headers: Any, name: str) -> str:
+    value = headers[name]
+    if not isinstance(value, str):
+        raise Undecodable(f"header {name} is {value!r:.100}; it must be text")
     return value
 
 

@@ -1,0 +1,80 @@
+"""A submit as the message that goes out. Nothing is sent here."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from canoa.broker import topology
+from canoa.broker.port import HeaderValue, Message, Publication
+from canoa.errors import SettingError
+from canoa.wire import packing, task
+from canoa.wire.ids import new_task_id
+
+if TYPE_CHECKING:
+    from canoa.action import Action, Options
+    from canoa.vocabulary import ActionName, TaskId
+
+MAX_EXPIRATION_S: Final = 4_000_000.0
+"""RabbitMQ closes the channel over a TTL of more than 2^32 ms, about 49 days. What may wait longer gets none."""
+
+
+def publication(
+    name: ActionName,
+    body: bytes,
+    content_type: str,
+    options: Options,
+    *,
+    action: Action[..., Any, Any] | None,
+    reply_to: str,
+    limit_bytes: int,
+) -> Publication:
+    """`body`: the arguments, encoded. `action`: None where this program does not know it.
+
+    Raises `PayloadTooLarge`, and `SettingError` for a priority that the action does not keep.
+    """
+    task_id, now_s = new_task_id(), time.time()
+    packed, encoding = packing.pack(body, limit_bytes, f"arguments of {name}")
+    message = Message(
+        body=packed,
+        content_type=content_type,
+        content_encoding=encoding,
+        headers=_headers(task_id, options, now_s),
+        priority=None if options.priority is None else _priority(options.priority, action),
+        reply_to=reply_to if options.result == "reply" else None,
+        expiration_s=None if options.queue_timeout is None else _expiration_s(options.queue_timeout),
+        message_id=task_id,
+        type=name,
+    )
+    return Publication(message=message, key=topology.action_queue_name(name))
+
+
+def _headers(task_id: TaskId, options: Options, now_s: float) -> dict[str, HeaderValue]:
+    headers = task.new_headers(task_id, now_s)
+    if options.queue_timeout is not None:
+        headers[task.DEADLINE] = int((now_s + options.queue_timeout) * 1000)
+    if options.timeout is not None:
+        headers[task.TIMEOUT] = max(1, round(options.timeout * 1000))
+    if options.retry is not None:
+        headers[task.RETRIES] = options.retry
+    if options.idempotency_key is not None:
+        headers[task.IDEMPOTENCY_KEY] = options.idempotency_key
+    return headers
+
+
+def _expiration_s(queue_timeout_s: float) -> float | None:
+    wanted_s = queue_timeout_s + task.EXPIRATION_MARGIN_S
+    return wanted_s if wanted_s <= MAX_EXPIRATION_S else None
+
+
+def _priority(priority: int, action: Action[..., Any, Any] | None) -> int:
+    if action is not None and action.priorities is None:
+        raise SettingError(
+            f"priority={priority}: {action.name} keeps no priorities apart; "
+            f"define it with @app.action(priorities=5) to use them"
+        )
+    highest = 255 if action is None or action.priorities is None else action.priorities
+    if type(priority) is not int or not 0 <= priority <= highest:
+        whose = "AMQP" if action is None else action.name
+        raise SettingError(f"priority={priority!r:.40}: {whose} keeps 0 to {highest} apart; use one of them")
+    return priority

@@ -1,0 +1,81 @@
+"""Who waits for which result, and what happens to the results that come.
+
+A handle leaves here by its first answer, by an error, or with the session; whatever comes later counts as a duplicate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from canoa.client.metrics import METRICS
+from canoa.errors import CanoaError, DeliveryUnknown, TaskCancelled, TaskRefused, WrongUse
+from canoa.execution.outcome import Outcome
+from canoa.vocabulary import TaskId
+from canoa.wire import packing, result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from canoa.broker.port import Consumer, Delivery, Message
+    from canoa.client.handle import Handle
+
+
+class Replies:
+    def __init__(self, limit_bytes: int) -> None:
+        self.consumer: Consumer | None = None
+        self._loop = asyncio.get_running_loop()
+        self._limit_bytes = limit_bytes
+        self._waiting: dict[TaskId, tuple[Handle[Any], Any]] = {}
+        self._unsettled: Delivery | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def expect(self, handle: Handle[Any], codec: Any) -> None:
+        """`codec`: of the result's type; None takes whatever it is."""
+        self._waiting[handle.id] = (handle, codec)
+
+    def drop(self, handle: Handle[Any], error: CanoaError) -> None:
+        """It ends with this error, and what may still come for it is for nobody."""
+        self._waiting.pop(handle.id, None)
+        handle.fail(error)
+
+    def drop_unseen(self, handles: Iterable[Handle[Any]]) -> None:
+        """Nobody holds them, since their submit or call was abandoned or refused: they would wait here for ever."""
+        for handle in handles:
+            text = f"nobody waits any longer for task {handle.id} ({handle.action})"
+            self.drop(handle, TaskCancelled(text, task_id=handle.id))
+
+    def fail_all(self, why: str) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for handle, _ in waiting.values():
+            handle.fail(DeliveryUnknown(f"{why} before task {handle.id} ({handle.action}) answered"))
+
+    def on_reply(self, delivery: Delivery) -> None:
+        """Replies are acknowledged together, once per turn of the loop."""
+        if self._unsettled is None:
+            self._loop.call_soon(self.settle)
+        self._unsettled = delivery
+        message = delivery.message
+        waiting = self._waiting.pop(TaskId(message.correlation_id or ""), None)
+        if waiting is None:
+            METRICS.duplicates += 1
+        else:
+            self._resolve(*waiting, message)
+
+    def settle(self) -> None:
+        last, self._unsettled = self._unsettled, None
+        if last is not None and self.consumer is not None:
+            self.consumer.settle_through(last)
+
+    def _resolve(self, handle: Handle[Any], codec: Any, message: Message) -> None:
+        if message.type != Outcome.OK.value:
+            handle.fail(result.error_from(message, handle.id))
+            return
+        try:
+            body = packing.unpack(message, self._limit_bytes)
+            handle.succeed((codec or packing.ANY).decode(body, message.content_type))
+        except WrongUse as exc:
+            text = f"task {handle.id} ({handle.action}) answered with a result that cannot be used: {exc}"
+            handle.fail(TaskRefused(text, task_id=handle.id))
