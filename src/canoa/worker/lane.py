@@ -21,6 +21,9 @@ Job = TypeVar("Job")
 TURN_S = 0.01
 """How long a runner may go on without a break: longer starves heartbeats and other runners."""
 
+STOP_WITHIN_S = 5.0
+"""How long a cancelled job may take to end. One that will not is left behind: its worker's end must not wait for it."""
+
 
 class Lane(Generic[Job]):
     """`run` is awaited for each job and must not raise."""
@@ -35,8 +38,10 @@ class Lane(Generic[Job]):
         self._urgent: list[tuple[int, int, Job]] = []
         self._order = itertools.count()
         self._runners: set[asyncio.Task[None]] = set()
+        self._active = 0  # runners that may still take a job; a task is in the set for a turn longer
         self._standing_by = 0
         self._is_paused = False
+        self._is_stopped = False
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -70,24 +75,34 @@ class Lane(Generic[Job]):
 
     async def stop(self) -> None:
         """End the runners, whatever they do."""
-        self._is_paused = True
+        self._is_paused = self._is_stopped = True
         for runner in self._runners:
             runner.cancel()
-        await asyncio.gather(*self._runners, return_exceptions=True)
+        if self._runners:
+            await asyncio.wait(self._runners, timeout=STOP_WITHIN_S)
 
     def _stand_by(self) -> None:
         """One runner that has not started yet is enough: it calls the next."""
-        if self._standing_by or self._is_paused or len(self._runners) >= self.concurrency:
+        if self._standing_by or self._is_paused or self._active >= self.concurrency:
             return
         if self._ready or self._urgent:
             self._standing_by += 1
+            self._active += 1
             runner = self._loop.create_task(self._take_turns(), name=f"lane[{self.name}].runner")
             self._runners.add(runner)
             runner.add_done_callback(self._runners.discard)
 
     async def _take_turns(self) -> None:
         self._standing_by -= 1
-        turn_ends_s = self._loop.time() + TURN_S
+        try:
+            await self._take_jobs(self._loop.time() + TURN_S)
+        finally:
+            self._active -= 1
+            self._stand_by()
+
+    async def _take_jobs(self, turn_ends_s: float) -> None:
+        own_task = asyncio.current_task()
+        assert own_task is not None
         while (self._ready or self._urgent) and not self._is_paused:
             job = heapq.heappop(self._urgent)[2] if self._urgent else self._ready.popleft()
             self._stand_by()
@@ -99,6 +114,18 @@ class Lane(Generic[Job]):
                 self.running -= 1
                 if not self.running:
                     self._idle.set()
+            if own_task.cancelling() and not self._is_stopped:
+                await _shake_off(own_task)
             if self._loop.time() > turn_ends_s:
                 await asyncio.sleep(0)
                 turn_ends_s = self._loop.time() + TURN_S
+
+
+async def _shake_off(task: asyncio.Task[None]) -> None:
+    """A job cancelled the task it ran in and ended all the same: the next job must not be hit by it."""
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        pass
+    while task.uncancel():
+        pass
