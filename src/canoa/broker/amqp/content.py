@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import functools
 import struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from canoa.broker.amqp import methods, values
 from canoa.broker.amqp.errors import ProtocolError
 from canoa.broker.port import Message, Publication, Settlement
 
+if TYPE_CHECKING:
+    from canoa.broker.port import HeaderValue
+
 _HEADER_START = struct.Struct(">BHIHHQH")  # frame head, class, weight, body size, property flags
-_HEADER = struct.Struct(">HHQH")
 _FRAME_HEAD = struct.Struct(">BHI")
+_U8 = struct.Struct(">B")
 _U64 = struct.Struct(">Q")
 _ACK = struct.Struct(">BHIHHQBB")
+_unpack_header = struct.Struct(">HHQH").unpack_from
+_unpack_tag = struct.Struct(">QB").unpack_from  # with the octet of bits that follows it
 
 # Property flags, in the order in which the properties follow.
 _CONTENT_TYPE: Final = 0x8000
@@ -35,25 +40,21 @@ _TYPE: Final = 0x0020
 _USER_ID: Final = 0x0010
 _APP_ID: Final = 0x0008
 _CLUSTER_ID: Final = 0x0004
+_ORIGIN: Final = _USER_ID | _APP_ID | _CLUSTER_ID
+_UNKNOWN: Final = 0x0003
 
-_SHORT_STRINGS_AFTER_HEADERS: Final = (
-    (_CORRELATION_ID, "correlation_id"),
-    (_REPLY_TO, "reply_to"),
-    (_EXPIRATION, "expiration"),
-    (_MESSAGE_ID, "message_id"),
-)
-_LAST_SHORT_STRINGS: Final = (
-    (_TYPE, "type"),
-    (_USER_ID, None),
-    (_APP_ID, "app_id"),
-    (_CLUSTER_ID, None),
-)
+MAX_BODY_BYTES: Final = 512 * 1024 * 1024
+"""RabbitMQ's own hard limit: whoever announces more is not RabbitMQ, or wants our memory."""
 
 
 def publish_frames(channel: int, publication: Publication, frame_max: int) -> bytes:
-    """All frames of one publication, ready for the socket."""
+    """All frames of one publication, ready for the socket. Raises `ValueError` for what AMQP cannot carry."""
     message = publication.message
     flags, properties = _encode_properties(message)
+    if len(properties) + 22 > frame_max:
+        raise ValueError(
+            f"headers and properties of {len(properties):,} bytes; they must fit into one frame of {frame_max:,}"
+        )
     body = message.body
     size = len(body)
     head = _HEADER_START.pack(methods.HEADER_FRAME, channel, 14 + len(properties), 60, 0, size, flags)
@@ -72,28 +73,28 @@ def _publish_method(channel: int, exchange: str, key: str, mandatory: bool) -> b
 
 
 def _encode_properties(message: Message) -> tuple[int, bytes]:
-    short = values.short_string
+    short, known = values.short_string, values.known_short_string
     flags = _DELIVERY_MODE
     parts: list[bytes] = []
     if message.content_type is not None:
         flags |= _CONTENT_TYPE
-        parts.append(_known_short_string(message.content_type))
+        parts.append(known(message.content_type))
     if message.content_encoding is not None:
         flags |= _CONTENT_ENCODING
-        parts.append(_known_short_string(message.content_encoding))
+        parts.append(known(message.content_encoding))
     if message.headers:
         flags |= _HEADERS
         parts.append(values.table(message.headers))
     parts.append(b"\x02" if message.persistent else b"\x01")
     if message.priority is not None:
         flags |= _PRIORITY
-        parts.append(bytes((message.priority,)))
+        parts.append(_packed("priority", _U8, message.priority))
     if message.correlation_id is not None:
         flags |= _CORRELATION_ID
         parts.append(short(message.correlation_id))
     if message.reply_to is not None:
         flags |= _REPLY_TO
-        parts.append(_known_short_string(message.reply_to))
+        parts.append(known(message.reply_to))
     if message.expiration_s is not None:
         flags |= _EXPIRATION
         parts.append(short(str(max(0, round(message.expiration_s * 1000)))))
@@ -102,79 +103,125 @@ def _encode_properties(message: Message) -> tuple[int, bytes]:
         parts.append(short(message.message_id))
     if message.timestamp_s is not None:
         flags |= _TIMESTAMP
-        parts.append(_U64.pack(message.timestamp_s))
+        parts.append(_packed("timestamp", _U64, message.timestamp_s))
     if message.type is not None:
         flags |= _TYPE
-        parts.append(_known_short_string(message.type))
+        parts.append(known(message.type))
     if message.app_id is not None:
         flags |= _APP_ID
-        parts.append(_known_short_string(message.app_id))
+        parts.append(known(message.app_id))
     return flags, b"".join(parts)
 
 
-_known_short_string = functools.lru_cache(maxsize=1024)(values.short_string)
-"""For the properties that repeat from message to message."""
+def _packed(what: str, form: struct.Struct, number: int) -> bytes:
+    try:
+        return form.pack(number)
+    except struct.error:
+        raise ValueError(f"{what} {number} is not a whole number from 0 to {256**form.size - 1}") from None
 
 
-def read_header(payload: bytes) -> tuple[int, dict[str, Any]]:
-    """A content header frame: the body's size, and the properties as `Message` fields."""
-    if len(payload) < 14:
+def read_header(header: bytes) -> tuple[int, int]:
+    """What a content header frame announces: the size of the body, and which properties follow."""
+    if len(header) < 14:
         raise ProtocolError("a content header is cut off")
-    _, _, size, flags = _HEADER.unpack_from(payload)
-    fields: dict[str, Any] = {"persistent": False}
-    read_short = values.read_short_string
+    class_id, _, size, flags = _unpack_header(header)
+    if class_id != 60 or flags & _UNKNOWN:
+        raise ProtocolError(f"a content header of class {class_id} with flags {flags:#06x}")
+    if size > MAX_BODY_BYTES:
+        raise ProtocolError(f"a body of {size} bytes is announced; RabbitMQ carries at most {MAX_BODY_BYTES}")
+    return size, flags
+
+
+def read_message(header: bytes, flags: int, body: bytes) -> Message:
+    """A message from its content header frame, the flags in it, and its whole body.
+
+    Plain variables and one constructor call: gathering the properties in a dict first takes three times as long.
+    """
+    content_type = content_encoding = correlation_id = reply_to = message_id = type_ = app_id = None
+    headers: dict[str, HeaderValue] = {}
+    priority = timestamp_s = expiration_s = None
+    persistent = False
+    short = values.read_short_string
     at = 14
     try:
         if flags & _CONTENT_TYPE:
-            fields["content_type"], at = read_short(payload, at)
+            content_type, at = short(header, at)
         if flags & _CONTENT_ENCODING:
-            fields["content_encoding"], at = read_short(payload, at)
+            content_encoding, at = short(header, at)
         if flags & _HEADERS:
-            fields["headers"], at = values.read_table(payload, at)
+            headers, at = values.read_table(header, at)
         if flags & _DELIVERY_MODE:
-            fields["persistent"] = payload[at] == 2
+            persistent = header[at] == 2
             at += 1
         if flags & _PRIORITY:
-            fields["priority"] = payload[at]
+            priority = header[at]
             at += 1
-        if flags & 0x0780:
-            for flag, name in _SHORT_STRINGS_AFTER_HEADERS:
-                if flags & flag:
-                    fields[name], at = read_short(payload, at)
+        if flags & _CORRELATION_ID:
+            correlation_id, at = short(header, at)
+        if flags & _REPLY_TO:
+            reply_to, at = short(header, at)
+        if flags & _EXPIRATION:
+            expiration, at = short(header, at)
+            expiration_s = _seconds(expiration)
+        if flags & _MESSAGE_ID:
+            message_id, at = short(header, at)
         if flags & _TIMESTAMP:
-            (fields["timestamp_s"],) = _U64.unpack_from(payload, at)
+            (timestamp_s,) = _U64.unpack_from(header, at)
             at += 8
-        if flags & 0x003C:
-            for flag, field in _LAST_SHORT_STRINGS:
-                if flags & flag:
-                    text, at = read_short(payload, at)
-                    if field is not None:
-                        fields[field] = text
+        if flags & _TYPE:
+            type_, at = short(header, at)
+        if flags & _ORIGIN:
+            if flags & _USER_ID:
+                _, at = short(header, at)
+            if flags & _APP_ID:
+                app_id, at = short(header, at)
+            if flags & _CLUSTER_ID:
+                _, at = short(header, at)
     except (IndexError, struct.error) as exc:
         raise ProtocolError("a content header is cut off") from exc
-    if "expiration" in fields:
-        _expiration_to_seconds(fields)
-    return size, fields
+    if at != len(header):
+        raise ProtocolError("a content header is longer than its properties")
+    return Message(
+        body=body,
+        content_type=content_type,
+        content_encoding=content_encoding,
+        headers=headers,
+        persistent=persistent,
+        priority=priority,
+        correlation_id=correlation_id,
+        reply_to=reply_to,
+        expiration_s=expiration_s,
+        message_id=message_id,
+        timestamp_s=timestamp_s,
+        type=type_,
+        app_id=app_id,
+    )
 
 
-def _expiration_to_seconds(fields: dict[str, Any]) -> None:
-    """AMQP carries milliseconds as text. Text that is no number never got past a RabbitMQ; if it does, it is no TTL."""
-    text = fields.pop("expiration")
-    if text.isdecimal():
-        fields["expiration_s"] = int(text) / 1000
+def _seconds(milliseconds: str) -> float | None:
+    """AMQP carries them as text. Text that is no number never got past a RabbitMQ; if it does, it is no TTL."""
+    return int(milliseconds) / 1000 if milliseconds.isdecimal() else None
 
 
 def read_deliver(payload: bytes) -> tuple[int, bool, str, str]:
     """`basic.deliver` without its consumer tag (a channel has one consumer): tag, redelivered, exchange, key."""
     try:
         at = 5 + payload[4]
-        (tag,) = _U64.unpack_from(payload, at)
-        redelivered = payload[at + 8] & 1 == 1
-        exchange, at = values.read_short_string(payload, at + 9)
-        key, at = values.read_short_string(payload, at)
+        tag, bits = _unpack_tag(payload, at)
     except (IndexError, struct.error) as exc:
         raise ProtocolError("basic.deliver is cut off") from exc
-    return tag, redelivered, exchange, key
+    exchange, key = _read_route(payload[at + 9 :])
+    return tag, bits & 1 == 1, exchange, key
+
+
+@functools.lru_cache(maxsize=1024)
+def _read_route(raw: bytes) -> tuple[str, str]:
+    """Exchange and key: the same for most of what a consumer gets."""
+    exchange, at = values.read_short_string(raw, 0)
+    key, at = values.read_short_string(raw, at)
+    if at != len(raw):
+        raise ProtocolError("basic.deliver is longer than its arguments")
+    return exchange, key
 
 
 def settle_frame(channel: int, tag: int, how: Settlement, *, multiple: bool = False) -> bytes:

@@ -143,6 +143,8 @@ def decode(payload: bytes) -> tuple[Method, tuple[Any, ...]]:
             bit = 0
             value, at = _decode_field(code, payload, at)
         arguments.append(value)
+    if at != len(payload):
+        raise ProtocolError(f"{method.name} is longer than its arguments")
     return method, tuple(arguments)
 
 
