@@ -27,10 +27,15 @@ class Ledger(msgspec.Struct):
     refused: int = 0
     wrong: list[str] = msgspec.field(default_factory=list)
     slowest_s: float = 0.0
+    slowest_id: str = ""
 
     @property
     def accepted(self) -> int:
         return self.answered + len(self.waiting)
+
+    def note_time(self, task_id: str, seconds: float) -> None:
+        if seconds > self.slowest_s:
+            self.slowest_s, self.slowest_id = seconds, task_id
 
     def broken(self) -> list[str]:
         missing = [f"no result for task {task_id} (number {number})" for task_id, number in self.waiting.items()]
@@ -53,13 +58,14 @@ class Caller:
             task.add_done_callback(self._tasks.discard)
             await asyncio.sleep(max(0.0, began_s + self._submitted / self._rate - time.monotonic()))
 
-    async def wait_all(self, within_s: float) -> None:
-        """Until nothing is open any more, or the time is over: then the ledger says what is missing."""
-        if self._tasks:
-            _, open_ones = await asyncio.wait(self._tasks, timeout=within_s)
-            for task in open_ones:
-                task.cancel()
-            await asyncio.gather(*open_ones, return_exceptions=True)
+    async def wait_all(self, silence_s: float) -> None:
+        """Until nothing is open any more, or no answer came for so long: then the ledger says what is missing."""
+        ended = set(self._tasks)
+        while self._tasks and ended:
+            ended, _ = await asyncio.wait(self._tasks, timeout=silence_s, return_when=asyncio.FIRST_COMPLETED)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _one(self, number: int) -> None:
         action = wait_in_thread if random.random() < SHARE_IN_THREADS else wait_on_loop
@@ -71,7 +77,7 @@ class Caller:
             return
         self.ledger.waiting[handle.id] = number
         await self._answer(handle, number)
-        self.ledger.slowest_s = max(self.ledger.slowest_s, time.monotonic() - began_s)
+        self.ledger.note_time(handle.id, time.monotonic() - began_s)
 
     async def _answer(self, handle: Handle[int], number: int) -> None:
         try:

@@ -26,7 +26,7 @@ from canoa.client.metrics import METRICS
 from canoa.testing import RabbitNode
 
 FIRST_WORKER_WITHIN_S = 30.0
-LAST_RESULT_WITHIN_S = 60.0
+SILENCE_S = 30.0
 EMPTY_WITHIN_S = 15.0
 SHOWN = 50
 
@@ -56,7 +56,7 @@ async def torture(plan: Plan, node: RabbitNode, folder: Path) -> list[str]:
         with Fleet(folder, node.url(), plan.workers) as fleet:
             await queues.wait_offered(FIRST_WORKER_WITHIN_S)
             await break_things(plan, node, fleet, caller, progress)
-            await caller.wait_all(LAST_RESULT_WITHIN_S)
+            await caller.wait_all(SILENCE_S)
             # Twice: what a worker held in its hands shows up in the queues only once the workers are gone.
             broken = await queues.left(EMPTY_WITHIN_S)
             broken += await asyncio.to_thread(fleet.drain)
@@ -107,7 +107,7 @@ def reply_queues_left(node: RabbitNode) -> list[str]:
 def report(progress: Progress, ledger: Ledger) -> None:
     print(f"{progress.kills} kills of workers and {progress.broker_kills} of the broker in {progress.seconds:.0f} s")
     print(f"{ledger.accepted} tasks accepted, {ledger.answered} answered, {ledger.refused} refused")
-    print(f"{METRICS.duplicates} duplicates, slowest result after {ledger.slowest_s:.2f} s")
+    print(f"{METRICS.duplicates} duplicates, slowest result after {ledger.slowest_s:.2f} s ({ledger.slowest_id})")
 
 
 def main() -> int:
