@@ -33,7 +33,11 @@ class Signature:
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self.action = name
         hints = _hints(function, name)
-        parameters = list(inspect.signature(function).parameters.values())
+        # With `from __future__ import annotations` they are strings, which people would be shown in quotes.
+        parameters = [
+            each.replace(annotation=hints.get(each.name, each.annotation))
+            for each in inspect.signature(function).parameters.values()
+        ]
         self.takes_context = bool(parameters) and hints.get(parameters[0].name) is Context
         if self.takes_context:
             parameters = parameters[1:]

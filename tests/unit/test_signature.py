@@ -103,7 +103,7 @@ def test_the_context_is_not_the_callers_business() -> None:
     signature = Signature(wants, "shop.test")
 
     assert signature.takes_context
-    assert signature.describe() == "(path: 'str')"
+    assert signature.describe() == "(path: str)"
     assert signature.encode(("a",), {}, ContentType.JSON) == b'{"path":"a"}'
 
 
@@ -128,7 +128,7 @@ def test_arguments_that_do_not_fit_are_refused_with_what_would(
         Signature(plain, "shop.plain").encode(args, kwargs, ContentType.JSON)
 
     assert str(caught.value).startswith("shop.plain: ")
-    assert "it takes (path: 'str', count: 'int' = 3)" in str(caught.value)
+    assert "it takes (path: str, count: int = 3)" in str(caught.value)
 
 
 def test_arguments_nested_too_deeply_are_refused() -> None:
