@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from canoa.errors import CanoaError, ResultNotReady, TaskCancelled
+from canoa.errors import CanoaError, DeliveryUnknown, ResultNotReady, TaskCancelled
 
 if TYPE_CHECKING:
     from canoa.client.session import Session
@@ -77,6 +77,14 @@ class Handle(Generic[R]):
     @property
     def ended(self) -> asyncio.Future[R | Failed[R]]:
         return self._ended
+
+    @property
+    def is_answered(self) -> bool:
+        """Done, and not because the session lost touch with it."""
+        if not self._ended.done():
+            return False
+        ended = self._ended.result()
+        return not (isinstance(ended, Failed) and isinstance(ended.error, DeliveryUnknown))
 
     def succeed(self, value: R) -> None:
         if not self._ended.done():

@@ -33,14 +33,14 @@ async def stream(
     waiting = 0
     is_exhausted = False
     while True:
-        room = min(CHUNK, in_flight - waiting)
-        if not is_exhausted and room >= worth_filling:
-            batch = list(islice(source, room))
-            is_exhausted = len(batch) < room
-            for handle in await submit_many(batch):
-                handle.ended.add_done_callback(ended.put_nowait)
-            waiting += len(batch)
-            continue
+        if in_flight - waiting >= worth_filling:
+            while waiting < in_flight and not is_exhausted:
+                room = min(CHUNK, in_flight - waiting)
+                batch = list(islice(source, room))
+                is_exhausted = len(batch) < room
+                for handle in await submit_many(batch):
+                    handle.ended.add_done_callback(ended.put_nowait)
+                waiting += len(batch)
         if waiting == 0:
             return
         outcome = (await ended.get()).result()

@@ -56,7 +56,7 @@ class Sending:
 
     def _has_answer(self) -> bool:
         """It answered or was cancelled: either way no more needs to be sent."""
-        return self._publication.message.reply_to is not None and self._handle.is_done
+        return self._publication.message.reply_to is not None and self._handle.is_answered
 
     def _named(self, outcome: CanoaError) -> CanoaError:
         if self._is_in_doubt and isinstance(outcome, BrokerUnreachable):

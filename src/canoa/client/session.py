@@ -154,7 +154,7 @@ class Session:
             outcomes = iter(await self._publish_all([each for _, each in prepared if each is not None]))
             for handle, publication in prepared:
                 outcome = None if publication is None else next(outcomes)
-                if outcome is not None and not (options.result == "reply" and handle.is_done):
+                if outcome is not None and not (options.result == "reply" and handle.is_answered):
                     self.replies.drop(handle, named(outcome, action.name))
                     if not return_errors:
                         raise named(outcome, action.name)
