@@ -148,6 +148,9 @@ class Connection:
             channel = channels.get(number)
             if channel is None:
                 self._receive_apart(kind, number, payload)
+                if self.is_over:
+                    return
+                longest = self.frame_max - 8  # which a frame of the handshake changes
             elif kind == _BODY:
                 channel.receive_body(payload)
             elif kind == _HEADER:
