@@ -1,0 +1,38 @@
+"""An app for the acceptance tests: actions that a test can hold up, and see from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+from canoa import Canoa
+
+app = Canoa("depot")
+not_an_app = "a string"
+
+
+@app.action()
+async def echo(text: str, *, times: int = 1) -> str:
+    return text * times
+
+
+@app.action()
+async def fail(reason: str) -> str:
+    raise ValueError(reason)
+
+
+@app.action(timeout=None)
+async def hold(folder: str) -> str:
+    """Says that it runs by a file `started`, and ends once there is a file `release`."""
+    (Path(folder) / "started").touch()
+    while not (Path(folder) / "release").exists():  # noqa: ASYNC110  # another process makes it
+        await asyncio.sleep(0.02)
+    return "held"
+
+
+@app.action(timeout=None)
+def stick(folder: str) -> None:
+    """Holds its thread for ever."""
+    (Path(folder) / "started").touch()
+    threading.Event().wait()
