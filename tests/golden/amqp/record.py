@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
 
 class RecordedSocket:
-    def __init__(self, host: str, port: int) -> None:
+    """A broker over TCP; `note` gets who spoke, and the bytes."""
+
+    def __init__(self, host: str, port: int, note: Callable[[str, bytes], None]) -> None:
         self._socket = socket.create_connection((host, port), timeout=10)
+        self._note = note
+
+    def close(self) -> None:
+        self._socket.close()
 
     def exchange(self, client: Client, until: Callable[[], bool]) -> None:
         while not until() or client.connection.outgoing:
@@ -29,16 +35,16 @@ class RecordedSocket:
                 self._receive(client)
 
     def _send(self, data: bytes) -> None:
-        print(">", data.hex())
+        self._note(">", data)
         self._socket.sendall(data)
 
     def _receive(self, client: Client) -> None:
         data = self._socket.recv(65536)
         if not data:
             raise ConnectionError("the broker hung up")
-        print("<", data.hex())
+        self._note("<", data)
         client.connection.receive(data)
 
 
 if __name__ == "__main__":
-    converse(Client(), RecordedSocket(sys.argv[1], int(sys.argv[2])))
+    converse(Client(), RecordedSocket(sys.argv[1], int(sys.argv[2]), lambda side, data: print(side, data.hex())))
