@@ -1,4 +1,4 @@
-"""A small app: three actions, three ways to run. `make up` serves it; `examples/first.py` calls it."""
+"""A small app: three actions, three ways to run. `make up` serves it."""
 
 import asyncio
 import hashlib

@@ -9,6 +9,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from tests.acceptance.shell import CANOA, DEPOT, Process, Shell, until
 
@@ -136,6 +137,22 @@ async def test_what_does_not_finish_within_the_bound_is_handed_back(
         online.start_worker()
         caller.release()
         assert await running.result(timeout=20) == "held"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_of_cpu_actions_end_with_their_worker(online: Shell, number: signal.Signals) -> None:
+    worker = online.start(str(CANOA), "worker", "examples.shop:app")
+    worker.wait_logged("worker_ready")
+    called = online.canoa("call", "shop.fingerprint", '{"text": "abc", "rounds": 10}')
+    assert called.returncode == 0, called.stderr
+    children = psutil.Process(worker.pid).children(recursive=True)
+    assert children
+
+    worker.send(number)
+
+    assert worker.wait() == (0 if number is signal.SIGTERM else -number)
+    gone, alive = psutil.wait_procs(children, timeout=10)
+    assert (len(gone), alive) == (len(children), [])
 
 
 async def test_a_thread_that_never_ends_does_not_keep_the_process(

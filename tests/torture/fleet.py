@@ -28,7 +28,7 @@ class WorkerProcess:
         self.number = number
         self.log = folder / f"worker-{number}.log"
         self._count = folder / f"count-{number}"
-        command = [str(CANOA), "worker", "tests.torture.actions:app", "--broker", broker, "--concurrency", "20"]
+        command = [str(CANOA), "worker", "tests.torture.actions:app", "--broker", broker, "--concurrency", "8"]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, "--node-id", f"worker-{number}", "--drain", "10"],

@@ -1,0 +1,179 @@
+"""`canoa up`: a worker and its API in one process, and a newcomer who does what it says next."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.acceptance.shell import CANOA, ROOT, Process, Shell
+
+from canoa.testing import RabbitNode, free_port
+from canoa.testing.ports import LOOPBACK
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHOP = "examples.shop:app"
+
+WITHOUT_A_SERVER = """
+import sys
+sys.modules["uvicorn"] = None
+from canoa.cli import main
+main()
+"""
+
+
+def start_up(shell: Shell, *args: str, program: str = str(CANOA)) -> tuple[Process, str]:
+    """Once it is ready: the process, and the API's address."""
+    process = shell.start(program, "up", SHOP, "--port", "0", *args)
+    said = process.wait_logged("Ctrl-C")
+    address = re.search(r"http://\S+:\d+", said)
+    assert address is not None, said
+    return process, address[0]
+
+
+def get(url: str, host: str | None = None) -> tuple[int, str]:
+    request = urllib.request.Request(url, headers={"Host": host} if host else {})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+# --- The API ------------------------------------------------------------------------------------------
+
+
+def test_the_api_says_that_it_lives_and_what_it_counts(offline: Shell) -> None:
+    _, url = start_up(offline)
+
+    status, health = get(f"{url}/healthz")
+    assert status == 200
+    assert json.loads(health).items() >= {"status": "ok", "app": "shop", "in_progress": 0}.items()
+
+    status, metrics = get(f"{url}/metrics")
+    assert status == 200
+    assert 'canoa_actions_total{action="shop.resize",layer="CLOUD",outcome="ok"} 0.0' in metrics
+
+
+def test_a_page_under_another_name_cannot_reach_the_api(offline: Shell) -> None:
+    _, url = start_up(offline, "--allow-host", "depot.example")
+    port = url.rpartition(":")[2]
+
+    assert get(f"{url}/healthz", host="evil.example")[0] == 400
+    for name in (f"localhost:{port}", f"{LOOPBACK}:{port}", "[::1]", "depot.example"):
+        assert get(f"{url}/healthz", host=name)[0] == 200, name
+
+
+# --- Starting and stopping ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_0_and_in_few_calm_words(offline: Shell, number: signal.Signals) -> None:
+    process, _ = start_up(offline)
+
+    process.send(number)
+
+    assert (process.wait(), process.output()) == (0, "")
+    said = process.said.splitlines()
+    assert said[-2:] == ["stopping: running actions may finish", "stopped"]
+    assert len(said) <= 10
+    for alarming in ("error", "warning", "Traceback", "exception"):
+        assert alarming.lower() not in process.said.lower()
+
+
+def test_a_taken_port_is_told_with_the_remedy(offline: Shell) -> None:
+    with socket.create_server((LOOPBACK, port := free_port())):
+        run = offline.canoa("up", SHOP, "--port", str(port))
+
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr == (
+        f"error: port {port} on {LOOPBACK} is taken by another program; end that, or choose another --port\n"
+    )
+
+
+def test_an_address_that_is_not_ours_is_wrong_use(offline: Shell) -> None:
+    run = offline.canoa("up", SHOP, "--host", "192.0.2.1")
+
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "cannot listen at 192.0.2.1" in run.stderr
+
+
+def test_without_the_server_extra_it_names_the_command_to_install_it(offline: Shell) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT_A_SERVER, "up", SHOP],
+        cwd=ROOT,
+        env=offline.env,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == "error: `canoa up` needs uvicorn; install it with: pip install 'canoa[server]'\n"
+
+
+# --- What to do next ----------------------------------------------------------------------------------
+
+
+def next_steps(said: str) -> list[str]:
+    return [line.strip() for line in said.splitlines() if line.startswith(" " * 9)]
+
+
+def test_the_next_steps_name_the_program_so_that_another_shell_in_the_folder_finds_it(
+    tmp_path: Path, offline: Shell
+) -> None:
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    shutil.copy(CANOA, tmp_path / ".venv" / "bin" / "canoa")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    offline.folder = tmp_path
+
+    by_path, _ = start_up(offline, program=".venv/bin/canoa")
+    offline.env["PATH"] += f":{tmp_path}/.venv/bin"
+    by_name, _ = start_up(offline, program=str(tmp_path / ".venv/bin/canoa"))
+
+    assert next_steps(by_path.said)[-1] == """.venv/bin/canoa call shop.resize '{"path": "path"}'"""
+    assert next_steps(by_name.said)[-1] == """canoa call shop.resize '{"path": "path"}'"""
+
+
+@pytest.mark.rabbitmq
+def test_the_next_steps_work_when_pasted_into_another_shell(tmp_path: Path, offline: Shell) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    offline.folder = tmp_path
+    process, _ = start_up(offline)
+    pasted = "\n".join(["set -e", *next_steps(process.said), "kill %1", "wait %1"])
+
+    try:
+        run = subprocess.run(
+            ["/bin/bash", "-m", "-c", pasted],
+            cwd=tmp_path,
+            env=offline.env,
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+    finally:
+        RabbitNode(tmp_path / ".canoa" / "site" / "default").kill()
+
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == '"path-100.png"\n'
+
+
+@pytest.mark.rabbitmq
+def test_with_a_real_broker_the_next_step_is_a_call(online: Shell) -> None:
+    process, _ = start_up(online)
+
+    (step,) = next_steps(process.said)
+    run = subprocess.run(["/bin/sh", "-c", step], cwd=ROOT, env=online.env, capture_output=True, text=True, timeout=30)
+
+    assert (run.returncode, run.stdout) == (0, '"path-100.png"\n')
+    assert "guest:guest" not in process.said

@@ -1,0 +1,21 @@
+"""The examples run as they stand, with nothing but the package."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+from tests.acceptance.shell import ROOT
+
+
+def test_the_first_example_is_short_and_runs_with_an_empty_environment() -> None:
+    first = ROOT / "examples" / "first.py"
+
+    run = subprocess.run([sys.executable, "-W", "error", first], env={}, capture_output=True, text=True, timeout=30)
+
+    assert (run.returncode, run.stderr) == (0, "")
+    called, mapped = run.stdout.splitlines()
+    assert called == "a.png is 80 wide"
+    assert sorted(ast.literal_eval(mapped)) == ["b.png is 100 wide", "c.png is 100 wide"]
+    assert len(first.read_text().splitlines()) < 20

@@ -1,0 +1,22 @@
+"""The shortened torture: fifty workers are killed while they hold work, and every result arrives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tests.acceptance.shell import ROOT
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.timeout(
+    300
+)  # a minute of kills; on a machine that has other things to do the last results take their time
+def test_no_result_is_missing_after_fifty_kills_of_workers_that_hold_work() -> None:
+    command = [sys.executable, "-m", "tests.torture.pool", "--minutes", "0.9", "--kills", "50"]
+
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=290)
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.startswith("50 kills of workers")
