@@ -61,6 +61,8 @@ class ProcessPool:
         self._start = multiprocessing.get_context("spawn")
         self._idle: deque[_Child] = deque()
         self._all: set[_Child] = set()
+        self._size = size
+        self._is_closed = False
         self._slots = asyncio.Semaphore(size)
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="canoa-cpu")
 
@@ -68,7 +70,7 @@ class ProcessPool:
         """Raises `ChildDied`. Cancelling it kills the child in mid-action."""
         loop = asyncio.get_running_loop()
         async with self._slots:
-            child = self._idle.popleft() if self._idle else await loop.run_in_executor(self._threads, self._new_child)
+            child = self._idle.popleft() if self._idle else await self._started()
             try:
                 raw = await loop.run_in_executor(self._threads, child.ask, _encode(request))
             except asyncio.CancelledError:
@@ -81,6 +83,23 @@ class ProcessPool:
             self._idle.append(child)
             return _answers.decode(raw)
 
+    async def _started(self) -> _Child:
+        """Starting takes longer than some time limits: whoever gives up leaves the child to the next one."""
+        starting = asyncio.get_running_loop().run_in_executor(self._threads, self._new_child)
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._keep)
+            raise
+
+    def _keep(self, starting: asyncio.Future[_Child]) -> None:
+        if starting.cancelled() or starting.exception() is not None:
+            return
+        if self._is_closed or len(self._all) > self._size:
+            self._discard(starting.result())
+        else:
+            self._idle.append(starting.result())
+
     def _new_child(self) -> _Child:
         child = _Child(self._start)
         self._all.add(child)
@@ -91,6 +110,7 @@ class ProcessPool:
         child.kill()
 
     def close(self) -> None:
+        self._is_closed = True
         for child in list(self._all):
             self._discard(child)
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -113,9 +133,9 @@ class _Child:
         return self._process.exitcode
 
     def kill(self) -> None:
+        """The pipe is closed once nobody reads it any more: whoever does hears of the end."""
         self._process.kill()
         self._process.join(1.0)
-        self._pipe.close()
 
 
 def child_main(pipe: Connection) -> None:
@@ -150,7 +170,7 @@ def _perform(request: Request) -> Answer:
         return Answer(body=action.signature.result.encode(action.function(*args, **kwargs), ContentType.JSON))
     except (ArgumentsRefused, Undecodable, Unencodable) as exc:
         return Answer(error=str(exc), error_type=type(exc).__name__, is_refused=True)
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         return Answer(
             error=str(exc),
             error_type=type(exc).__name__,

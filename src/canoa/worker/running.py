@@ -24,7 +24,7 @@ from canoa.worker.offer import Encoded
 from canoa.worker.processes import Answer, ChildDied, ProcessPool, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from canoa.broker.port import Delivery
     from canoa.vocabulary import TaskId
@@ -56,6 +56,7 @@ class Runner:
         self._process_count = processes
         self._processes: ProcessPool | None = None
         self._waiting: dict[TaskId, Attempt] = {}
+        self._is_ending = False
 
     def close(self) -> None:
         """Kills the processes. Threads cannot be killed; they end with their actions."""
@@ -69,6 +70,8 @@ class Runner:
             attempt.interrupt(why)
 
     def interrupt_all(self, why: Interruption) -> None:
+        """The end of all attempts: from now on a cancelled runner is one that was told to go."""
+        self._is_ending = True
         for attempt in list(self._waiting.values()):
             attempt.interrupt(why)
 
@@ -139,7 +142,7 @@ class Runner:
         except ChildRaised as exc:
             end = rules.Refused() if exc.answer.is_refused else rules.Raised(exc.answer.is_retryable)
             offer.end_badly(known, delivery, end, _failure_told(exc.answer, known))
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:  # an action's `sys.exit()` must not end its worker
             offer.end_badly(known, delivery, rules.Raised(not isinstance(exc, DoNotRetry)), _failure(exc, known))
         else:
             self._succeed(offer, known, delivery, value)
@@ -179,7 +182,7 @@ class Runner:
     def _on_stray_cancel(self, offer: Offer, known: Task, delivery: Delivery) -> None:
         """Nobody interrupted the attempt: either its runner is being ended, or the action cancelled itself."""
         current = asyncio.current_task()
-        if current is not None and current.cancelling():
+        if self._is_ending and current is not None and current.cancelling():
             offer.hand_back(delivery)
             raise asyncio.CancelledError
         text = "the action was cancelled from within"
@@ -221,7 +224,7 @@ class Runner:
 
     async def _in_thread(self, variables: Variables, function: Any) -> Any:
         """Interrupted, the wait ends and the thread goes on: it can look at its context's `is_cancelled`."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, variables.run, function)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, variables.run, _called, function)
 
     async def _in_process(self, offer: Offer, body: bytes, content_type: str | None, context: Context) -> Encoded:
         if self._processes is None:
@@ -250,6 +253,14 @@ class Runner:
             node_id=self._node_id,
             trace_id=traced.trace_id if traced else None,
         )
+
+
+def _called(function: Callable[[], Any]) -> Any:
+    """A future cannot carry `StopIteration`, and would never end: it becomes what it is for coroutines (PEP 479)."""
+    try:
+        return function()
+    except StopIteration as exc:
+        raise RuntimeError("the action raised StopIteration") from exc
 
 
 def _failure(exc: BaseException, known: Task) -> result.Failure:
