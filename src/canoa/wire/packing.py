@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canoa.errors import PayloadTooLarge
 from canoa.vocabulary import Layer
 from canoa.wire.codec import ANY
-from canoa.wire.compression import DEFAULT_POLICY, CompressionPolicy, compress, decompress
+from canoa.wire.compression import DEFAULT_POLICY, Compression, CompressionPolicy, compress, decompress
 
 if TYPE_CHECKING:
     from canoa.broker.port import Message
@@ -28,10 +28,23 @@ def pack(
     if size > limit_bytes:
         raise PayloadTooLarge(what, size, limit_bytes)
     algorithm = policy.choose(layer, size)
-    if algorithm is None:
+    if algorithm is None or not _looks_compressible(body, algorithm):
         return body, None
     packed = compress(body, algorithm)
     return (packed, algorithm.value) if len(packed) < size else (body, None)
+
+
+SAMPLE_BYTES: Final = 4096
+LARGE_BYTES: Final = 4 * SAMPLE_BYTES
+WORTH_A_RATIO: Final = 0.7
+
+
+def _looks_compressible(body: bytes, algorithm: Compression) -> bool:
+    """A sample from the middle tells for a twentieth of the price: pictures, archives and noise stay as they are."""
+    if len(body) <= LARGE_BYTES:
+        return True
+    middle = len(body) // 2
+    return len(compress(body[middle : middle + SAMPLE_BYTES], algorithm)) < SAMPLE_BYTES * WORTH_A_RATIO
 
 
 def unpack(message: Message, limit_bytes: int) -> bytes:

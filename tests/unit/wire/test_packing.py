@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +29,12 @@ def test_repetition_is_compressed_and_noise_stays_plain() -> None:
 
     assert pack(b"canoa" * 10_000, 10**6, "it")[1] == "zstd"
     assert pack(noise, 10**6, "it", layer=Layer.EDGE) == (noise, None)
+
+
+def test_large_noise_is_told_by_a_sample_and_stays_plain() -> None:
+    noise = random.Random(1).randbytes(200_000)
+
+    assert pack(noise, 10**6, "it") == (noise, None)
 
 
 @given(st.integers(0, 5000), st.integers(1, 5000))
