@@ -14,16 +14,17 @@ from tests.unit.amqp.conversation import converse
 from tests.unit.amqp.test_transcript import EVENTS, events_of
 
 from canoa.broker.amqp import methods
+from canoa.broker.amqp.content import MAX_EXPIRATION_S
 from canoa.broker.amqp.errors import ClosedByBroker
 from canoa.broker.amqp.link import Link
 from canoa.broker.amqp.methods import encode, frame
+from canoa.broker.port import Message, Publication
 from canoa.broker.rabbitmq import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from canoa.broker.amqp.engine import Channel
-    from canoa.broker.port import Message
 
 WITHIN_S = 10.0
 
@@ -107,3 +108,16 @@ def test_the_recorded_conversation_can_be_held_today(rabbit_url: str) -> None:
 def without_words(events: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The text of an error names the virtual host."""
     return [event[:3] if event[0] == "closed" else event for event in events]
+
+
+async def test_the_longest_expiration_we_send_is_taken(rabbit_url: str) -> None:
+    async with linked(rabbit_url) as (link, channel):
+        confirmed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        channel.on_confirm = lambda _tag, _multiple, is_taken: confirmed.set_result(is_taken)
+        await link.request(channel, methods.CONFIRM_SELECT_OK, methods.CONFIRM_SELECT, False)
+
+        message = Message(body=b"x", expiration_s=MAX_EXPIRATION_S)
+        channel.publish(Publication(message=message, key="nowhere", mandatory=False))
+
+        async with asyncio.timeout(WITHIN_S):
+            assert await confirmed

@@ -151,6 +151,9 @@ def test_a_header_of_another_type_is_refused_by_name() -> None:
         (Message(body=b"", priority=256), "priority 256"),
         (Message(body=b"", priority=-1), "priority -1"),
         (Message(body=b"", timestamp_s=2**64), "timestamp"),
+        (Message(body=b"", expiration_s=3651 * 86400), "ten years"),
+        (Message(body=b"", expiration_s=math.inf), "ten years"),
+        (Message(body=b"", expiration_s=math.nan), "ten years"),
         (Message(body=b"", message_id="é" * 128), "255"),
         (Message(body=b"", headers={"large": "x" * FRAME_MAX}), "one frame"),
     ],
@@ -158,6 +161,15 @@ def test_a_header_of_another_type_is_refused_by_name() -> None:
 def test_properties_that_cannot_travel_are_refused_by_name(message: Message, what: str) -> None:
     with pytest.raises(ValueError, match=what):
         content.publish_frames(1, Publication(message=message, key="q"), FRAME_MAX)
+
+
+@pytest.mark.parametrize(
+    ("expiration_s", "text"), [(0.0015, b"\x012"), (0, b"\x010"), (-1, b"\x010"), (-math.inf, b"\x010")]
+)
+def test_an_expiration_is_written_in_whole_milliseconds_and_never_below_zero(expiration_s: float, text: bytes) -> None:
+    publication = Publication(message=Message(body=b"", expiration_s=expiration_s), key="q")
+
+    assert content.publish_frames(1, publication, FRAME_MAX).endswith(b"\x02" + text + b"\xce")
 
 
 def test_properties_may_fill_a_frame_to_the_last_byte() -> None:

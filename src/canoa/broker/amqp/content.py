@@ -46,6 +46,9 @@ _UNKNOWN: Final = 0x0003
 MAX_BODY_BYTES: Final = 512 * 1024 * 1024
 """RabbitMQ's own hard limit: whoever announces more is not RabbitMQ, or wants our memory."""
 
+MAX_EXPIRATION_S: Final = 3650 * 86400
+"""RabbitMQ 3.10 closes the channel (406) over a per-message TTL one millisecond longer."""
+
 
 def publish_frames(channel: int, publication: Publication, frame_max: int) -> bytes:
     """All frames of one publication, ready for the socket. Raises `ValueError` for what AMQP cannot carry."""
@@ -97,7 +100,7 @@ def _encode_properties(message: Message) -> tuple[int, bytes]:
         parts.append(known(message.reply_to))
     if message.expiration_s is not None:
         flags |= _EXPIRATION
-        parts.append(short(str(max(0, round(message.expiration_s * 1000)))))
+        parts.append(short(_milliseconds(message.expiration_s)))
     if message.message_id is not None:
         flags |= _MESSAGE_ID
         parts.append(short(message.message_id))
@@ -111,6 +114,12 @@ def _encode_properties(message: Message) -> tuple[int, bytes]:
         flags |= _APP_ID
         parts.append(known(message.app_id))
     return flags, b"".join(parts)
+
+
+def _milliseconds(expiration_s: float) -> str:
+    if not expiration_s <= MAX_EXPIRATION_S:  # put this way round, it holds for `nan` too
+        raise ValueError(f"an expiration of {expiration_s} s is over the limit of ten years; leave it out for none")
+    return str(round(expiration_s * 1000)) if expiration_s > 0 else "0"
 
 
 def _packed(what: str, form: struct.Struct, number: int) -> bytes:
