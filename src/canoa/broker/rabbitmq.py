@@ -18,10 +18,11 @@ import msgspec
 from canoa.broker.amqp import methods
 from canoa.broker.amqp.consumer import AmqpConsumer, declare
 from canoa.broker.amqp.engine import Channel, Login
-from canoa.broker.amqp.errors import NOT_FOUND, AmqpError, ClosedByBroker
-from canoa.broker.amqp.keeper import LinkKeeper, translated
+from canoa.broker.amqp.errors import AmqpError, ClosedByBroker
+from canoa.broker.amqp.keeper import LinkKeeper
 from canoa.broker.amqp.link import Address, Link
 from canoa.broker.amqp.publisher import Publisher
+from canoa.broker.amqp.refusals import lacks_queue, translated
 from canoa.broker.port import (
     Broker,
     Consumer,
@@ -45,6 +46,14 @@ class RabbitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     publish_timeout_s: float = 30.0  # how long a publish waits for a link, an alarm's end, or a confirm
     window: int = 2000  # unconfirmed messages at once; wider is faster up to here (measured), and leaves more in doubt
     login_patience_s: float = 60.0  # a login refused for longer than this after a cut ends consumers loudly
+    reconnect_max_s: float = 10.0  # the longest pause between two tries; lower comes back sooner, tries more often
+
+    def __post_init__(self) -> None:
+        if self.heartbeat_s < 1 or self.window < 1:
+            raise SettingError(
+                f"heartbeat_s={self.heartbeat_s}, window={self.window}; use 1 or more for both "
+                "(without a heartbeat a silently dead link is never found)"
+            )
 
 
 class RabbitBroker:
@@ -66,16 +75,22 @@ class RabbitBroker:
         if self._publisher is not None:
             return
         publishing, consuming = self._keeper("publish"), self._keeper("consume")
+        publisher = Publisher(publishing, window=self._settings.window, timeout_s=self._settings.publish_timeout_s)
         try:
             await publishing.open()
             await consuming.open()
+            await self._start(publisher)
         except BaseException:
-            await publishing.aclose()
+            await asyncio.gather(publishing.aclose(), consuming.aclose())
             raise
-        self._publishing, self._consuming = publishing, consuming
-        publisher = Publisher(publishing, window=self._settings.window, timeout_s=self._settings.publish_timeout_s)
-        await publisher.start()
-        self._publisher = publisher
+        self._publishing, self._consuming, self._publisher = publishing, consuming, publisher
+
+    async def _start(self, publisher: Publisher) -> None:
+        try:
+            async with asyncio.timeout(self._settings.connect_timeout_s):
+                await publisher.start()
+        except TimeoutError:
+            raise BrokerUnreachable(f"the broker at {self._address} logs us in, but opens no channel") from None
 
     def _keeper(self, purpose: str) -> LinkKeeper:
         name = f"{self._name} {purpose}"
@@ -87,17 +102,18 @@ class RabbitBroker:
             name=name,
             within_s=self._settings.connect_timeout_s,
         )
-        return LinkKeeper(connect, name=name, patience_s=self._settings.login_patience_s)
+        return LinkKeeper(
+            connect,
+            name=name,
+            patience_s=self._settings.login_patience_s,
+            max_delay_s=self._settings.reconnect_max_s,
+        )
 
     async def aclose(self) -> None:
-        for consumer in list(self._consumers):
-            await consumer.stop()
-        self._consumers.clear()
-        if self._publisher is not None:
-            await self._publisher.aclose()
-        for keeper in (self._consuming, self._publishing):
-            if keeper is not None:
-                await keeper.aclose()
+        channels = [*self._consumers, *([self._publisher] if self._publisher else [])]
+        await asyncio.gather(*(channel.stop() for channel in channels))
+        links = [keeper for keeper in (self._publishing, self._consuming) if keeper]
+        await asyncio.gather(*(keeper.aclose() for keeper in links))  # at once: a dead link takes a while to leave
 
     @property
     def is_blocked(self) -> bool:
@@ -106,8 +122,8 @@ class RabbitBroker:
     # --- Looking and declaring ------------------------------------------------------------------
 
     async def declare(self, *declarations: Declaration) -> None:
-        async def work(link: Link, channel: Channel) -> None:
-            await declare(link, channel, declarations)
+        async def work(_link: Link, channel: Channel) -> None:
+            await declare(channel, declarations)
 
         await self._on_own_channel(work)
 
@@ -139,19 +155,20 @@ class RabbitBroker:
         """A refusal closes the channel it came on, so every such request gets a channel of its own."""
         if self._consuming is None:
             raise BrokerUnreachable("the broker is not open")
+        within_s = self._settings.publish_timeout_s
         try:
-            async with asyncio.timeout(self._settings.publish_timeout_s):
+            async with asyncio.timeout(within_s):
                 link = await self._consuming.connected()
                 channel = await link.channel()
-                result = await work(link, channel)
-                closed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-                channel.close(closed)
-                await closed
-                return result
+                try:
+                    return await work(link, channel)
+                finally:
+                    link.abandon(channel)
         except TimeoutError:
-            raise BrokerUnreachable(f"no answer from the broker: {self._consuming.last_error}") from None
+            last = f": {self._consuming.last_error}" if self._consuming.link is None else ""
+            raise BrokerUnreachable(f"no answer from the broker within {within_s:g} s{last}") from None
         except ClosedByBroker as exc:
-            if exc.code == NOT_FOUND and queue is not None:
+            if queue is not None and lacks_queue(exc):
                 raise QueueMissing(queue) from exc
             raise translated(exc) from exc
         except AmqpError as exc:
@@ -185,18 +202,10 @@ class RabbitBroker:
     ) -> Consumer:
         if self._consuming is None:
             raise BrokerUnreachable("the broker is not open")
-        if prefetch < 1:
-            raise SettingError(f"prefetch is {prefetch}; use 1 or more (AMQP would take 0 for no limit at all)")
-        consumer = AmqpConsumer(
-            self._consuming,
-            queue,
-            on_delivery,
-            prefetch=prefetch,
-            topology=topology,
-            on_cancel=self._consumers.discard,
-        )
-        await consumer.start()
+        consumer = AmqpConsumer(self._consuming, queue, on_delivery, prefetch=prefetch, topology=topology)
         self._consumers.add(consumer)
+        consumer.ended.add_done_callback(lambda _: self._consumers.discard(consumer))
+        await consumer.start()
         return consumer
 
 
@@ -205,13 +214,14 @@ def parse_url(url: str) -> tuple[Address, Login]:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as exc:
+    except ValueError:  # its text quotes what it took for the port, which may well be the password
         raise SettingError(
-            f"the broker URL cannot be read ({exc}); write amqp://user:password@host:5672/vhost"
+            "the port of the broker URL is not a number; write amqp://user:password@host:5672/vhost "
+            "(in user and password, / is %2F, : is %3A, @ is %40)"
         ) from None
     if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
-        shown = f"{parts.scheme}://…" if parts.scheme else repr(url[:20])
-        raise SettingError(f"broker URL {shown} is not AMQP; write amqp://user:password@host:5672/vhost")
+        shown = f"{parts.scheme}://…" if "://" in url else "without amqp://"
+        raise SettingError(f"a broker URL {shown} is not AMQP; write amqp://user:password@host:5672/vhost")
     tls = ssl.create_default_context() if parts.scheme == "amqps" else None
     address = Address(parts.hostname, port or (5671 if tls else 5672), tls)
     vhost = unquote(parts.path[1:]) if parts.path not in ("", "/") else "/"

@@ -6,22 +6,25 @@ A channel per consumer keeps trouble apart: what closes one leaves the others al
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from canoa.broker.amqp import methods
-from canoa.broker.amqp.errors import NOT_FOUND, AmqpError, ClosedByBroker, LinkLost
+from canoa.broker.amqp.errors import AmqpError, ClosedByBroker, LinkLost
 from canoa.broker.amqp.keeper import ChannelKeeper, LinkKeeper
+from canoa.broker.amqp.refusals import lacks_queue
 from canoa.broker.port import Binding, Declaration, Delivery, Exchange, Message, OnDelivery, Queue, Settlement
-from canoa.errors import QueueMissing
+from canoa.errors import QueueMissing, SettingError
 from canoa.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from canoa.broker.amqp.engine import Channel
     from canoa.broker.amqp.link import Link
 
 log = get_logger(__name__)
+
+MAX_PREFETCH: Final = 65_535
 
 
 class AmqpDelivery:
@@ -67,38 +70,49 @@ class AmqpConsumer(ChannelKeeper):
         *,
         prefetch: int,
         topology: Sequence[Declaration],
-        on_cancel: Callable[[AmqpConsumer], None],
     ) -> None:
         super().__init__(links, name=f"consumer[{queue}]")
-        self._on_cancel = on_cancel
         self.queue = queue
         self._on_delivery = on_delivery
-        self._prefetch = prefetch
+        self._prefetch = _checked(prefetch)
         self._topology = topology
         self._tag = ""
         self._consumed = 0
+        self._begun: asyncio.Future[Any] | None = None
+        self._link: Link | None = None
         self._channel: Channel | None = None
         self._is_cancelled = False
 
     async def _set_up(self, link: Link, channel: Channel) -> None:
         channel.on_deliver = self._receiver(channel)
         channel.on_cancelled = lambda: self._on_cancelled(link, channel)
-        await declare(link, channel, self._topology)
+        await declare(channel, self._topology)
+        self._link, self._channel = link, channel
         try:
-            await self._consume(link, channel)
+            await asyncio.gather(self._limit(link, channel), self._consume(link, channel))
         except ClosedByBroker as exc:
-            if exc.code == NOT_FOUND:
+            if lacks_queue(exc):
                 raise QueueMissing(self.queue) from exc
             raise
-        self._channel = channel
 
-    async def _consume(self, link: Link, channel: Channel) -> None:
+    def _limit(self, link: Link, channel: Channel) -> asyncio.Future[Any]:
+        return link.request(channel, methods.BASIC_QOS_OK, methods.BASIC_QOS, 0, self._prefetch, False)
+
+    def _consume(self, link: Link, channel: Channel) -> asyncio.Future[Any]:
         self._consumed += 1
-        self._tag = f"{self.queue}#{self._consumed}"[-255:]
-        await link.request(channel, methods.BASIC_QOS_OK, methods.BASIC_QOS, 0, self._prefetch, False)
-        await link.request(
-            channel, methods.BASIC_CONSUME_OK, methods.BASIC_CONSUME, 0, self.queue, self._tag, *(False,) * 4, {}
-        )
+        self._tag = f"canoa-{self._consumed}"
+        begin: tuple[Any, ...] = (0, self.queue, self._tag, False, False, False, False, {})
+        self._begun = link.request(channel, methods.BASIC_CONSUME_OK, methods.BASIC_CONSUME, *begin)
+        return self._begun
+
+    async def _until_begun(self) -> None:
+        """RabbitMQ falls over a consumer that ends before its begin was answered, and takes the connection with it
+        (541, seen with 3.10)."""
+        while self._begun is not None and not self._begun.done():
+            await asyncio.wait([self._begun])
+
+    def _end_consuming(self, link: Link, channel: Channel) -> asyncio.Future[Any]:
+        return link.request(channel, methods.BASIC_CANCEL_OK, methods.BASIC_CANCEL, self._tag, False)
 
     def _receiver(self, channel: Channel) -> Any:
         on_delivery = self._on_delivery
@@ -113,12 +127,12 @@ class AmqpConsumer(ChannelKeeper):
 
     def _on_cancelled(self, link: Link, channel: Channel) -> None:
         """The broker ended the consumer (queue deleted, consumer timeout): give back what the channel holds."""
-        if not self._is_cancelled and not link.engine.is_over:
-            channel.close(asyncio.get_running_loop().create_future())
-            self._lose(LinkLost(f"the broker cancelled the consumer of {self.queue!r}"))
+        if not self._is_cancelled:
+            channel.on_closed(LinkLost(f"the broker cancelled the consumer of {self.queue!r}"))
+            link.abandon(channel)
 
     def _torn_down(self, error: AmqpError) -> None:
-        self._channel = None
+        self._link = self._channel = None
 
     def settle_through(self, delivery: Delivery, how: Settlement = Settlement.ACK) -> bool:
         assert isinstance(delivery, AmqpDelivery)
@@ -126,34 +140,36 @@ class AmqpConsumer(ChannelKeeper):
 
     async def set_prefetch(self, prefetch: int) -> None:
         """AMQP fixes a consumer's prefetch when it starts, so it is ended and begun anew on the same channel."""
-        self._prefetch = prefetch
-        link, channel = self._links.link, self._channel
+        self._prefetch = _checked(prefetch)
+        await self._until_begun()
+        link, channel = self._link, self._channel
         if link is None or channel is None or self._is_cancelled:
             return
-        try:
-            await link.request(channel, methods.BASIC_CANCEL_OK, methods.BASIC_CANCEL, self._tag, False)
-            await self._consume(link, channel)
-        except AmqpError:
-            return  # the channel is gone: it comes back with the new value
+        # All at once: given up in between, it would be connected and deaf. Should the channel be gone instead, it comes
+        # back with the new value.
+        answers = [self._limit(link, channel), self._end_consuming(link, channel), self._consume(link, channel)]
+        await asyncio.wait(answers)
 
     async def cancel(self) -> None:
         if self._is_cancelled:
             return
         self._is_cancelled = True
-        self._on_cancel(self)
-        await self.stop()
-        link, channel = self._links.link, self._channel
-        if link is not None and channel is not None:
-            try:
-                await link.request(channel, methods.BASIC_CANCEL_OK, methods.BASIC_CANCEL, self._tag, False)
-            except AmqpError:
-                return  # no channel, no deliveries
+        link, channel = self._link, self._channel
+        try:
+            await self.stop()
+            await self._until_begun()
+            if link is not None and channel is not None:
+                await asyncio.wait([self._end_consuming(link, channel)])
+        except asyncio.CancelledError:
+            if link is not None and channel is not None:  # rather give back what is in hand than go on receiving
+                link.abandon(channel)
+            raise
 
     async def wait_ended(self) -> None:
         await asyncio.shield(self.ended)
 
 
-async def declare(link: Link, channel: Channel, declarations: Sequence[Declaration]) -> None:
+async def declare(channel: Channel, declarations: Sequence[Declaration]) -> None:
     """All of them in one round trip. The first refusal closes the channel, and with it the answers of the rest."""
     waiters = [_declare_one(channel, declaration) for declaration in declarations]
     results = await asyncio.gather(*waiters, return_exceptions=True)
@@ -194,6 +210,12 @@ def queue_arguments(queue: Queue) -> dict[str, Any]:
         "x-single-active-consumer": queue.single_active_consumer or None,
     }
     return {name: value for name, value in wished.items() if value is not None}
+
+
+def _checked(prefetch: int) -> int:
+    if not 1 <= prefetch <= MAX_PREFETCH:
+        raise SettingError(f"prefetch is {prefetch}; use 1 to {MAX_PREFETCH} (AMQP would take 0 for no limit at all)")
+    return prefetch
 
 
 def _milliseconds(seconds: float | None) -> int | None:

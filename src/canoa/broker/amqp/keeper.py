@@ -8,45 +8,51 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from canoa.broker.amqp.errors import AmqpError, ClosedByBroker, LinkLost
-from canoa.broker.amqp.link import Link, refuses_login
-from canoa.errors import BrokerRefusedLogin, BrokerRefusedOperation, BrokerUnreachable, CanoaError
+from canoa.broker.amqp.errors import AmqpError, ClosedByBroker
+from canoa.broker.amqp.refusals import may_pass, refuses_login, translated
+from canoa.errors import BrokerUnreachable, CanoaError
 from canoa.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from canoa.broker.amqp.engine import Channel
+    from canoa.broker.amqp.link import Link
 
 log = get_logger(__name__)
 
 FIRST_DELAY_S: Final = 0.1
-MAX_DELAY_S: Final = 10.0
+MAX_CHANNEL_DELAY_S: Final = 1.0
+"""Shorter than for links: the broker is there and answers, and one channel a second costs it nothing."""
 STABLE_AFTER_S: Final = 5.0
 """A link or channel that lived this long starts its backoff anew."""
 
 
-def delays() -> Iterator[float]:
-    """Exponential, capped, with full jitter: a thousand workers do not come back in the same moment."""
-    delay_s = FIRST_DELAY_S
+def delays(max_s: float) -> Iterator[float]:
+    """Exponential, capped, with jitter: a thousand workers do not come back in the same moment."""
+    delay_s = min(FIRST_DELAY_S, max_s)
     while True:
         yield random.uniform(delay_s / 2, delay_s)
-        delay_s = min(delay_s * 2, MAX_DELAY_S)
+        delay_s = min(delay_s * 2, max_s)
 
 
 class LinkKeeper:
-    """Keeps one link alive. `patience_s`: how long a refused login is taken for a broker that is still starting."""
+    """Keeps one link alive. `patience_s`: how long a refusal is taken for a broker that is still starting."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Link]], *, name: str, patience_s: float) -> None:
+    def __init__(
+        self, connect: Callable[[], Awaitable[Link]], *, name: str, patience_s: float, max_delay_s: float
+    ) -> None:
         self._connect = connect
         self._name = name
-        self._patience_s = patience_s
+        self._max_delay_s = max_delay_s
         self._link: Link | None = None
         self._is_up = asyncio.Event()
         self._failure: CanoaError | None = None
         self._task: asyncio.Task[None] | None = None
+        self.patience_s = patience_s
         self.last_error = ""
 
     async def open(self) -> None:
@@ -55,8 +61,11 @@ class LinkKeeper:
             return
         try:
             link = await self._connect()
-        except AmqpError as exc:
+        except ClosedByBroker as exc:
             raise translated(exc) from exc
+        except AmqpError as exc:
+            remedy = "check that it runs, and that the URL's host and port are where it listens for AMQP"
+            raise BrokerUnreachable(f"no link to the broker: {exc}; {remedy}") from exc
         self._set_link(link)
         self._task = asyncio.get_running_loop().create_task(self._keep(link), name=f"{self._name}.keep")
 
@@ -78,8 +87,7 @@ class LinkKeeper:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._failure = self._failure or BrokerUnreachable("the broker object is closed")
-        self._is_up.set()
+        self._fail(self._failure or BrokerUnreachable("the broker object is closed"))
         link, self._link = self._link, None
         if link is not None:
             await link.aclose()
@@ -88,34 +96,48 @@ class LinkKeeper:
         self._link = link
         self._is_up.set()
 
+    def _fail(self, failure: CanoaError) -> None:
+        self._failure = failure
+        self._is_up.set()
+
     async def _keep(self, link: Link) -> None:
+        try:
+            await self._keep_up(link)
+        except CanoaError as exc:
+            log.error("broker_link_given_up", link=self._name, reason=str(exc))
+            self._fail(exc)
+        except Exception as exc:  # a bug of ours: without this everyone would wait for a link that never comes
+            log.exception("broker_link_keeper_failed", link=self._name)
+            self._fail(BrokerUnreachable(f"internal error: {exc!r}"))
+
+    async def _keep_up(self, link: Link) -> None:
         loop = asyncio.get_running_loop()
+        waits = delays(self._max_delay_s)
         while True:
+            up_since = loop.time()
             error = await link.closed
             self._link = None
             self._is_up.clear()
             self.last_error = str(error)
             log.warning("broker_link_lost", link=self._name, reason=str(error))
-            since = loop.time()
-            try:
-                link = await self._connect_again(since)
-            except CanoaError as exc:
-                log.error("broker_link_given_up", link=self._name, reason=str(exc))
-                self._failure = exc
-                self._is_up.set()
-                return
-            log.warning("broker_link_restored", link=self._name, after_s=round(loop.time() - since, 2))
+            down_since = loop.time()
+            if down_since - up_since > STABLE_AFTER_S:
+                waits = delays(self._max_delay_s)
+            link = await self._connect_again(waits)
+            log.warning("broker_link_restored", link=self._name, after_s=round(loop.time() - down_since, 2))
             self._set_link(link)
 
-    async def _connect_again(self, since: float) -> Link:
+    async def _connect_again(self, waits: Iterator[float]) -> Link:
         loop = asyncio.get_running_loop()
-        for delay_s in delays():
+        refused_since: float | None = None
+        for delay_s in waits:
             await asyncio.sleep(delay_s)
             try:
                 return await self._connect()
             except AmqpError as exc:
                 self.last_error = str(exc)
-                if refuses_login(exc) and loop.time() - since > self._patience_s:
+                refused_since = (refused_since or loop.time()) if refuses_login(exc) else None
+                if refused_since is not None and loop.time() - refused_since > self.patience_s:
                     raise translated(exc) from exc
                 log.info("broker_still_away", link=self._name, reason=str(exc))
         raise AssertionError("delays() never ends")
@@ -131,8 +153,8 @@ class ChannelKeeper:
         self._links = links
         self._name = name
         self._task: asyncio.Task[None] | None = None
+        self._refused_since: float | None = None
         self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lost: asyncio.Future[AmqpError] = asyncio.get_running_loop().create_future()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def _set_up(self, link: Link, channel: Channel) -> None:
@@ -144,30 +166,34 @@ class ChannelKeeper:
     async def start(self) -> None:
         """Return once set up for the first time, or raise why it cannot be."""
         self._task = asyncio.get_running_loop().create_task(self._keep(), name=f"{self._name}.keep")
-        await asyncio.shield(self._first)
+        try:
+            await asyncio.shield(self._first)
+        except asyncio.CancelledError:  # our caller will not wait, so nobody would ever stop it
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        self._end(None)
-
-    def _lose(self, error: AmqpError) -> None:
-        if not self._lost.done():
-            self._lost.set_result(error)
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.gather(self._task, return_exceptions=True)
+        finally:
+            self._end(None)
 
     async def _keep(self) -> None:
         try:
             await self._keep_up()
         except CanoaError as exc:
             self._end(exc)
+        except Exception as exc:  # a bug of ours: without this it would be connected and deaf
+            log.exception("broker_channel_keeper_failed", channel=self._name)
+            self._end(CanoaError(f"internal error: {exc!r}"))
 
     async def _keep_up(self) -> None:
         loop = asyncio.get_running_loop()
-        waits = delays()
+        waits = delays(MAX_CHANNEL_DELAY_S)
         while True:
             link = await self._links.connected()
-            self._lost = loop.create_future()
             started = loop.time()
             error = await self._live_once(link)
             self._torn_down(error)
@@ -175,45 +201,53 @@ class ChannelKeeper:
                 continue
             log.warning("broker_channel_lost", channel=self._name, reason=str(error))
             if loop.time() - started > STABLE_AFTER_S:
-                waits = delays()
+                waits = delays(MAX_CHANNEL_DELAY_S)
             await asyncio.sleep(next(waits))
 
     async def _live_once(self, link: Link) -> AmqpError:
         """From set-up to loss; returns the reason, or raises when the broker will never agree to the set-up."""
+        # One per channel: the late end of an old channel must not be taken for that of a new one.
+        lost: asyncio.Future[AmqpError] = asyncio.get_running_loop().create_future()
         try:
             channel = await link.channel()
-            channel.on_closed = self._lose
-            await self._set_up(link, channel)
+            channel.on_closed = partial(_resolve, lost)
+            try:
+                await self._set_up(link, channel)
+            except BaseException:  # stopped in the middle: a half-made consumer would go on receiving
+                link.abandon(channel)
+                raise
         except ClosedByBroker as exc:
-            if exc.whole_connection:
+            if exc.whole_connection or self._is_worth_waiting(exc):
                 return exc
             raise translated(exc) from exc
         except AmqpError as exc:
             return exc
+        self._refused_since = None
         if not self._first.done():
             self._first.set_result(None)
-        return await self._lost
+        return await lost
+
+    def _is_worth_waiting(self, refusal: ClosedByBroker) -> bool:
+        """Only for what was set up before: a first set-up hears every refusal at once."""
+        now = asyncio.get_running_loop().time()
+        self._refused_since = self._refused_since or now
+        return self._first.done() and may_pass(refusal) and now - self._refused_since <= self._links.patience_s
 
     def _end(self, error: CanoaError | None) -> None:
-        for future in (self._first, self.ended):
-            if future.done():
-                continue
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-                future.exception()  # seen here; whoever awaits it hears it too
+        if not self.ended.done():
+            _finish(self.ended, error)
+        if not self._first.done():
+            _finish(self._first, error or BrokerUnreachable("the broker object is closed"))
 
 
-def translated(error: AmqpError) -> CanoaError:
-    """Our errors stop at the adapter: what the rest of Canoa hears instead."""
-    if isinstance(error, ClosedByBroker):
-        if refuses_login(error):
-            return BrokerRefusedLogin(
-                f"the broker refuses the login: {error.text}; check user, password and virtual host"
-            )
-        if not error.whole_connection:
-            return BrokerRefusedOperation(f"the broker refuses: {error.text}")
-    if isinstance(error, LinkLost):
-        return BrokerUnreachable(f"no link to the broker: {error}")
-    return BrokerUnreachable(f"the link to the broker ended: {error}")
+def _resolve(lost: asyncio.Future[AmqpError], error: AmqpError) -> None:
+    if not lost.done():
+        lost.set_result(error)
+
+
+def _finish(future: asyncio.Future[None], error: CanoaError | None) -> None:
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+        future.exception()  # seen here; whoever awaits it hears it too

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from canoa.broker.amqp.engine import Channel, Connection, Login
-from canoa.broker.amqp.errors import AmqpError, ClosedByBroker, LinkLost, ProtocolError
+from canoa.broker.amqp.errors import AmqpError, LinkLost, ProtocolError
 from canoa.broker.amqp.methods import HEARTBEAT, Method
 from canoa.logs import get_logger
 
@@ -22,6 +22,10 @@ log = get_logger(__name__)
 
 CLOSE_WITHIN_S: Final = 2.0
 """A broker that does not answer our goodbye in time is left without one."""
+
+
+TICKS_OF_SILENCE: Final = 4
+"""Two to a heartbeat, so a silently dead peer is found within two heartbeats. RabbitMQ speaks once per tick."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -60,10 +64,13 @@ class Link(asyncio.Protocol):
                 await loop.create_connection(lambda: link, address.host, address.port, ssl=address.tls)
                 await link._opened
         except TimeoutError:
-            link._abort(LinkLost(f"{address} did not answer within {within_s:g} s"))
-            raise LinkLost(f"{address} did not answer within {within_s:g} s") from None
-        except OSError as exc:
-            raise LinkLost(f"{address}: {exc.strerror or exc}") from exc
+            silent = LinkLost(f"{address} did not answer within {within_s:g} s")
+            link._abort(silent)
+            raise silent from None
+        except (OSError, UnicodeError) as exc:  # the latter for a host name that cannot be one
+            raise LinkLost(f"{address}: {getattr(exc, 'strerror', None) or exc}") from exc
+        except (LinkLost, ProtocolError) as exc:
+            raise LinkLost(f"{address}: {exc}") from exc
         except BaseException:
             link._abort(LinkLost("given up"))
             raise
@@ -72,25 +79,37 @@ class Link(asyncio.Protocol):
     async def channel(self) -> Channel:
         opened: asyncio.Future[Any] = self._loop.create_future()
         channel = self.engine.open_channel(opened)
-        await opened
+        try:
+            await opened
+        except BaseException:
+            self.abandon(channel)
+            raise
         return channel
 
-    async def request(self, channel: Channel, answer: Method, method: Method, *arguments: Any) -> tuple[Any, ...]:
+    def abandon(self, channel: Channel) -> None:
+        """Close it without waiting for the answer. What it holds goes back to the queue."""
+        channel.close(self._loop.create_future())
+
+    def request(
+        self, channel: Channel, answer: Method, method: Method, *arguments: Any
+    ) -> asyncio.Future[tuple[Any, ...]]:
+        """Sent at once; the answer can be awaited later."""
         waiter: asyncio.Future[tuple[Any, ...]] = self._loop.create_future()
+        waiter.add_done_callback(_seen)
         channel.request(waiter, answer, method, *arguments)
-        return await waiter
+        return waiter
 
     async def aclose(self) -> None:
         """Say goodbye; whatever was written before goes out first."""
-        if not self.engine.is_over:
-            waiter: asyncio.Future[None] = self._loop.create_future()
-            self.engine.close(waiter)
-            try:
-                async with asyncio.timeout(CLOSE_WITHIN_S):
-                    await waiter
-            except TimeoutError:
-                pass
-        self._abort(LinkLost("closed"))
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self.engine.close(waiter)
+        try:
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                await waiter
+        except TimeoutError:
+            pass
+        finally:
+            self._abort(LinkLost("closed"))
 
     def _abort(self, error: AmqpError) -> None:
         self.engine.end(error)
@@ -136,12 +155,9 @@ class Link(asyncio.Protocol):
             self._tick = self._loop.call_later(self.engine.heartbeat_s / 2, self._on_tick)
 
     def _on_tick(self) -> None:
-        """Ticks are counted, not seconds: a process that was stopped for a minute has missed only one.
-
-        Four ticks are two heartbeats: a silently dead peer is found within that time.
-        """
+        """Ticks are counted, not seconds: a process that was stopped for a minute has missed only one."""
         self._missed_ticks += 1
-        if self._missed_ticks > 4:
+        if self._missed_ticks >= TICKS_OF_SILENCE:
             self._abort(LinkLost(f"silent for {2 * self.engine.heartbeat_s} s (two heartbeats)"))
             return
         if not self._has_sent:
@@ -163,6 +179,14 @@ class Link(asyncio.Protocol):
         self._flush()
         if self._transport is not None:
             self._transport.close()
+            if self._transport.get_write_buffer_size():  # a peer that reads no more must not keep the socket open
+                self._loop.call_later(CLOSE_WITHIN_S, self._transport.abort)
+
+
+def _seen(waiter: asyncio.Future[Any]) -> None:
+    """Whoever asked may no longer be interested: then a failure is no news to anybody."""
+    if not waiter.cancelled():
+        waiter.exception()
 
 
 def _client_properties(name: str) -> dict[str, Any]:
@@ -172,8 +196,3 @@ def _client_properties(name: str) -> dict[str, Any]:
         "platform": f"Python {platform.python_version()}",
         "connection_name": name,
     }
-
-
-def refuses_login(error: AmqpError) -> bool:
-    """The broker heard us and said no: wrong credentials (403), or no such virtual host or no right to it (530)."""
-    return isinstance(error, ClosedByBroker) and error.whole_connection and error.code in (403, 530)
