@@ -1,8 +1,8 @@
 """Running until told to stop: signals, the first connection, and the way out. Shared by `worker` and `up`.
 
-The first SIGTERM or SIGINT drains, a second one ends at once; within a second of the first it is taken for the same:
-Ctrl-C reaches `make` and its child, and `make` passes it on. Signals are handled also when the program was started in
-the background, where a shell leaves SIGINT ignored.
+The first SIGTERM or SIGINT drains, a second one ends at once; within a second of the first it is taken for the same,
+since a signal to the whole group reaches us, and once more when `make` or a supervisor passes its own on. Signals are
+handled also when the program was started in the background, where a shell leaves SIGINT ignored.
 """
 
 from __future__ import annotations
