@@ -25,6 +25,17 @@ STOP_WITHIN_S = 5.0
 """How long a cancelled job may take to end. One that will not is left behind: its worker's end must not wait for it."""
 
 
+class RunnerTask(asyncio.Task[None]):
+    """Knows whether it was cancelled by the very job that it runs, and not from outside."""
+
+    is_cancelled_from_within = False
+
+    def cancel(self, msg: object = None) -> bool:
+        if asyncio.current_task(self.get_loop()) is self:
+            self.is_cancelled_from_within = True
+        return super().cancel(msg)
+
+
 class Lane(Generic[Job]):
     """`run` is awaited for each job and must not raise."""
 
@@ -37,7 +48,7 @@ class Lane(Generic[Job]):
         self._ready: deque[Job] = deque()
         self._urgent: list[tuple[int, int, Job]] = []
         self._order = itertools.count()
-        self._runners: set[asyncio.Task[None]] = set()
+        self._runners: set[RunnerTask] = set()
         self._active = 0  # runners that may still take a job; a task is in the set for a turn longer
         self._standing_by = 0
         self._is_paused = False
@@ -88,7 +99,7 @@ class Lane(Generic[Job]):
         if self._ready or self._urgent:
             self._standing_by += 1
             self._active += 1
-            runner = self._loop.create_task(self._take_turns(), name=f"lane[{self.name}].runner")
+            runner = RunnerTask(self._take_turns(), loop=self._loop, name=f"lane[{self.name}].runner")
             self._runners.add(runner)
             runner.add_done_callback(self._runners.discard)
 
@@ -102,7 +113,7 @@ class Lane(Generic[Job]):
 
     async def _take_jobs(self, turn_ends_s: float) -> None:
         own_task = asyncio.current_task()
-        assert own_task is not None
+        assert isinstance(own_task, RunnerTask)
         while (self._ready or self._urgent) and not self._is_paused:
             job = heapq.heappop(self._urgent)[2] if self._urgent else self._ready.popleft()
             self._stand_by()
@@ -121,7 +132,7 @@ class Lane(Generic[Job]):
                 turn_ends_s = self._loop.time() + TURN_S
 
 
-async def _shake_off(task: asyncio.Task[None]) -> None:
+async def _shake_off(task: RunnerTask) -> None:
     """A job cancelled the task it ran in and ended all the same: the next job must not be hit by it."""
     try:
         await asyncio.sleep(0)
@@ -129,3 +140,4 @@ async def _shake_off(task: asyncio.Task[None]) -> None:
         pass
     while task.uncancel():
         pass
+    task.is_cancelled_from_within = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from canoa.broker import topology
-from canoa.broker.port import Consumer, Delivery, Message, Publication
+from canoa.broker.port import Consumer, Delivery, Message, Publication, Settlement
 from canoa.execution import rules
 from canoa.execution.backoff import pick_rung
 from canoa.execution.outcome import Outcome
@@ -168,6 +168,11 @@ class Offer:
         if not message.message_id:
             message = msgspec.structs.replace(message, message_id="unknown")
         self._settler.send_then_ack(Publication(message=message, key=delivery.key), delivery)
+
+    def requeue(self, delivery: Delivery) -> None:
+        """As the broker would, had this worker died: the next one counts it."""
+        delivery.settle(Settlement.REQUEUE)
+        self._settler.dropped()
 
     def postpone(self, delivery: Delivery) -> None:
         """A suspect that cannot run alone here now: back in a second, and not counted."""

@@ -180,14 +180,18 @@ class Runner:
                 self._on_stray_cancel(offer, known, delivery)
 
     def _on_stray_cancel(self, offer: Offer, known: Task, delivery: Delivery) -> None:
-        """Nobody interrupted the attempt: either its runner is being ended, or the action cancelled itself."""
+        """Nobody interrupted the attempt: it cancelled itself, or its runner is being ended."""
         current = asyncio.current_task()
-        if self._is_ending and current is not None and current.cancelling():
+        if current is None or not current.cancelling() or getattr(current, "is_cancelled_from_within", False):
+            text = "the action was cancelled from within"
+            what = result.failure(text, error_type="CancelledError", attempts=known.attempt)
+            offer.end_badly(known, delivery, rules.Raised(), what)
+            return
+        if self._is_ending:
             offer.hand_back(delivery)
-            raise asyncio.CancelledError
-        text = "the action was cancelled from within"
-        what = result.failure(text, error_type="CancelledError", attempts=known.attempt)
-        offer.end_badly(known, delivery, rules.Raised(), what)
+        else:
+            offer.requeue(delivery)  # the program ends without a drain: to the next worker this is a crash
+        raise asyncio.CancelledError
 
     def _on_child_died(self, offer: Offer, known: Task, delivery: Delivery, exc: ChildDied) -> None:
         """Its process ran nothing else, so this counts like a crash of a suspect."""

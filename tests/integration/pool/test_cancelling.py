@@ -156,3 +156,24 @@ async def test_cancelling_from_another_program_than_the_workers(app: Canoa) -> N
 
         await until(lambda: cancelled(one, "shop.held") + cancelled(other, "shop.held") == 1)
         assert gate.ended == 1
+
+
+async def test_a_program_that_ends_without_a_drain_gives_its_tasks_to_the_next_worker(app: Canoa, raw: Broker) -> None:
+    """`asyncio.run` cancels every task that is left: that is no failure of the action."""
+    gate = Gate()
+
+    @app.action
+    async def held() -> str:
+        await gate.hold()
+        return "by the next"
+
+    async with app.worker():
+        handle = await held.submit()
+        await gate.has(1)
+        (runner,) = [task for task in asyncio.all_tasks() if task.get_name() == "lane[main].runner"]
+
+        runner.cancel()
+
+        await gate.has(2)  # the same worker may be the next one
+        gate.open()
+        assert await handle.result(10) == "by the next"
