@@ -59,8 +59,10 @@ class MemoryConsumer:
         *,
         prefetch: int,
         topology: Sequence[Declaration],
+        on_recovered: Callable[[], None] | None = None,
     ) -> None:
         self._broker = broker
+        self._on_recovered = on_recovered
         self._queue = queue
         self._on_delivery = on_delivery
         self._prefetch = prefetch
@@ -126,6 +128,9 @@ class MemoryConsumer:
             log.error("consumer_ended", extra={"queue": self._queue, "error": str(exc)})
             self._error = exc
             self._ended.set()
+        else:
+            if self._on_recovered is not None:
+                self._on_recovered()
 
 
 class MemoryBroker:
@@ -202,9 +207,12 @@ class MemoryBroker:
         *,
         prefetch: int,
         topology: Sequence[Declaration] = (),
+        on_recovered: Callable[[], None] | None = None,
     ) -> MemoryConsumer:
         self._require_open()
-        consumer = MemoryConsumer(self, queue, on_delivery, prefetch=_checked(prefetch), topology=topology)
+        consumer = MemoryConsumer(
+            self, queue, on_delivery, prefetch=_checked(prefetch), topology=topology, on_recovered=on_recovered
+        )
         self._consumers = [*(c for c in self._consumers if not c.is_done), consumer]
         return consumer
 

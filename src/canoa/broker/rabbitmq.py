@@ -199,10 +199,13 @@ class RabbitBroker:
         *,
         prefetch: int,
         topology: Sequence[Declaration] = (),
+        on_recovered: Callable[[], None] | None = None,
     ) -> Consumer:
         if self._consuming is None:
             raise BrokerUnreachable("the broker is not open")
-        consumer = AmqpConsumer(self._consuming, queue, on_delivery, prefetch=prefetch, topology=topology)
+        consumer = AmqpConsumer(
+            self._consuming, queue, on_delivery, prefetch=prefetch, topology=topology, on_recovered=on_recovered
+        )
         self._consumers.add(consumer)
         consumer.ended.add_done_callback(lambda _: self._consumers.discard(consumer))
         await consumer.start()

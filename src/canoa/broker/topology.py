@@ -42,6 +42,11 @@ def reply_queue(client_id: str) -> Queue:
     return Queue(name=f"canoa.reply.{client_id}", expires_s=REPLY_EXPIRES_S)
 
 
+def mark_queue(client_id: str) -> Queue:
+    """Holds one transient message, by which a caller sees whether the broker was restarted."""
+    return Queue(name=f"canoa.mark.{client_id}", expires_s=REPLY_EXPIRES_S)
+
+
 def cancel_queue(node_id: str) -> tuple[Queue, Binding]:
     """Not exclusive: a broker that has not noticed our old link's end would refuse it to the new one."""
     queue = Queue(name=f"canoa.cancel.{node_id}", expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)

@@ -40,6 +40,7 @@ def publication(
         content_type=content_type,
         content_encoding=encoding,
         headers=_headers(task_id, options, now_s),
+        persistent=not options.is_awaited,
         priority=None if options.priority is None else _priority(options.priority, action),
         reply_to=reply_to if options.result == "reply" else None,
         expiration_s=None if options.queue_timeout is None else _expiration_s(options.queue_timeout),

@@ -17,7 +17,7 @@ from canoa.wire import packing, result
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from canoa.broker.port import Consumer, Delivery, Message
+    from canoa.broker.port import Consumer, Delivery, Message, Publication
     from canoa.client.handle import Handle
 
 
@@ -26,15 +26,19 @@ class Replies:
         self.consumer: Consumer | None = None
         self._loop = asyncio.get_running_loop()
         self._limit_bytes = limit_bytes
-        self._waiting: dict[TaskId, tuple[Handle[Any], Any]] = {}
+        self._waiting: dict[TaskId, tuple[Handle[Any], Any, Publication | None]] = {}
         self._unsettled: Delivery | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def expect(self, handle: Handle[Any], codec: Any) -> None:
-        """`codec`: of the result's type; None takes whatever it is."""
-        self._waiting[handle.id] = (handle, codec)
+    def expect(self, handle: Handle[Any], codec: Any, kept: Publication | None) -> None:
+        """`codec`: of the result's type; None takes whatever it is. `kept`: what to send again after a restart."""
+        self._waiting[handle.id] = (handle, codec, kept)
+
+    def kept(self) -> list[tuple[Handle[Any], Publication]]:
+        """What a restarted broker has forgotten."""
+        return [(handle, kept) for handle, _, kept in self._waiting.values() if kept is not None]
 
     def drop(self, handle: Handle[Any], error: CanoaError) -> None:
         """It ends with this error, and what may still come for it is for nobody."""
@@ -49,7 +53,7 @@ class Replies:
 
     def fail_all(self, why: str) -> None:
         waiting, self._waiting = self._waiting, {}
-        for handle, _ in waiting.values():
+        for handle, _, _ in waiting.values():
             handle.fail(DeliveryUnknown(f"{why} before task {handle.id} ({handle.action}) answered"))
 
     def on_reply(self, delivery: Delivery) -> None:
@@ -62,7 +66,7 @@ class Replies:
         if waiting is None:
             METRICS.duplicates += 1
         else:
-            self._resolve(*waiting, message)
+            self._resolve(waiting[0], waiting[1], message)
 
     def settle(self) -> None:
         last, self._unsettled = self._unsettled, None

@@ -1,7 +1,9 @@
 """A program's side of the pool: sends tasks, hears their results. One per app and event loop.
 
-Accepted means confirmed by the broker. A task whose confirm got lost with the link is sent again under the same id:
-workers may run it twice, its handle takes one result. What `reply` promises: `docs/concepts/guarantees.md`.
+Accepted means confirmed by the broker, which has it on disk. What a caller waits for himself (`call`, `map`) is not put
+on disk: he keeps it, and sends it again after a restart of the broker. A task whose confirm got lost with the link is
+sent again under the same id: workers may run it twice, its handle takes one result.
+What `reply` promises: `docs/concepts/guarantees.md`.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from canoa.action import Options
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.client import outgoing
+from canoa.client.broker_life import BrokerLife
 from canoa.client.handle import Handle
 from canoa.client.replies import Replies
 from canoa.client.sending import Sending, named
 from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown, TaskExpired, WrongUse
+from canoa.logs import get_logger
 from canoa.vocabulary import ActionName, TaskId
 from canoa.wire.ids import new_client_id, new_task_id
 
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from canoa.action import Action, Args
     from canoa.app import Canoa
     from canoa.broker.port import Broker, Consumer, Depth, PublishOutcome
+
+log = get_logger(__name__)
 
 REPLY_PREFETCH = 1000
 """Replies are tiny work: many in hand hide the broker's round trips."""
@@ -45,7 +51,9 @@ class Session:
         self._app = app
         self._broker: Broker | None = None
         self._reply_to = ""
-        self._watcher: asyncio.Task[None] | None = None
+        self._life: BrokerLife | None = None
+        self._recovered = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
         self._opening = asyncio.Lock()
         self._is_closed = False
 
@@ -61,17 +69,27 @@ class Session:
                 await self._connect()
 
     async def _connect(self) -> None:
-        broker, queue = self._app.new_broker("client"), topology.reply_queue(new_client_id())
+        client_id = new_client_id()
+        broker, queue = self._app.new_broker("client"), topology.reply_queue(client_id)
+        life = BrokerLife(broker, client_id)
         try:
             await broker.open()
             consumer = await broker.consume(
-                queue.name, self.replies.on_reply, prefetch=REPLY_PREFETCH, topology=[queue]
+                queue.name,
+                self.replies.on_reply,
+                prefetch=REPLY_PREFETCH,
+                topology=[queue],
+                on_recovered=self._recovered.set,
             )
+            await life.begin()
         except BaseException:
             await broker.aclose()
             raise
-        self._broker, self.replies.consumer, self._reply_to = broker, consumer, queue.name
-        self._watcher = self.loop.create_task(self._watch(broker, consumer), name=f"session[{self._app.name}].watch")
+        self._broker, self.replies.consumer, self._reply_to, self._life = broker, consumer, queue.name, life
+        self._tasks = [
+            self.loop.create_task(self._watch(broker, consumer), name=f"session[{self._app.name}].watch"),
+            self.loop.create_task(self._follow(life), name=f"session[{self._app.name}].follow"),
+        ]
         self.is_open = True
 
     async def _watch(self, broker: Broker, consumer: Consumer) -> None:
@@ -83,13 +101,34 @@ class Session:
             self.replies.fail_all(f"results can no longer be received ({exc})")
             await broker.aclose()
 
+    async def _follow(self, life: BrokerLife) -> None:
+        """After every recovery, and now and then to keep the mark: a broker that was restarted has forgotten what was
+        not on disk, and gets it again."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(topology.REPLY_EXPIRES_S / 3):
+                    await self._recovered.wait()
+            self._recovered.clear()
+            try:
+                if not await life.goes_on():
+                    await life.begin()
+                    self._send_kept()
+            except CanoaError:
+                continue  # the link is gone again: its recovery brings us back here
+
+    def _send_kept(self) -> None:
+        forgotten = self.replies.kept()
+        log.warning("broker_was_restarted", sent_again=len(forgotten))
+        for handle, publication in forgotten:
+            self._post(publication, handle, None)
+
     async def aclose(self) -> None:
         """Take the reply queue along: nobody will come back for it. Handles that still wait hear `DeliveryUnknown`."""
         self._is_closed = True
         async with self._opening:
             was_open, self.is_open = self.is_open, False
-            if self._watcher is not None:
-                self._watcher.cancel()
+            for task in self._tasks:
+                task.cancel()
             try:
                 if was_open:
                     await self._leave()
@@ -97,14 +136,16 @@ class Session:
                 self.replies.fail_all("the app was closed")
 
     async def _leave(self) -> None:
-        broker, consumer = self._broker, self.replies.consumer
+        broker, consumer, life = self._broker, self.replies.consumer, self._life
         assert broker is not None
         assert consumer is not None
+        assert life is not None
         self.replies.settle()
         with suppress(CanoaError, TimeoutError):  # the queue expires by itself
             async with asyncio.timeout(CLOSE_WITHIN_S):
                 await consumer.cancel()
                 await broker.delete_queue(self._reply_to)
+                await life.end()
         await broker.aclose()
 
     def _connected(self) -> Broker:
@@ -208,7 +249,8 @@ class Session:
         )
         handle: Handle[Any] = Handle(self, TaskId(publication.message.message_id or ""), name)
         if options.result == "reply":
-            self.replies.expect(handle, None if action is None else action.signature.result)
+            kept = publication if options.is_awaited else None
+            self.replies.expect(handle, None if action is None else action.signature.result, kept)
             self._watch_clock(handle, options, action)
         else:
             handle.succeed(None)

@@ -49,8 +49,12 @@ def failure(message: str, *, error_type: str = "", attempts: int = 1, traceback:
     )
 
 
-def success_message(task_id: TaskId, body: bytes, content_type: str, content_encoding: str | None) -> Message:
+def success_message(
+    task_id: TaskId, body: bytes, content_type: str, content_encoding: str | None, *, persistent: bool = True
+) -> Message:
+    """`persistent`: as the task was. A caller who keeps his task need not find its result on disk."""
     return Message(
+        persistent=persistent,
         body=body,
         content_type=content_type,
         content_encoding=content_encoding,
@@ -60,8 +64,9 @@ def success_message(task_id: TaskId, body: bytes, content_type: str, content_enc
     )
 
 
-def failure_message(task_id: TaskId, outcome: Outcome, what: Failure) -> Message:
+def failure_message(task_id: TaskId, outcome: Outcome, what: Failure, *, persistent: bool = True) -> Message:
     return Message(
+        persistent=persistent,
         body=_failures.encode(what),
         content_type=ContentType.JSON.value,
         correlation_id=task_id,

@@ -78,7 +78,9 @@ class Offer:
             self._settler.done(delivery)
         else:
             packed, encoding = packing.pack(body, self.max_payload_bytes, f"the result of {self.name}")
-            answer = result.success_message(known.id, packed, content_type.value, encoding)
+            answer = result.success_message(
+                known.id, packed, content_type.value, encoding, persistent=known.message.persistent
+            )
             gone = partial(self._caller_is_gone, known, delivery)
             self._settler.send_then_ack(Publication(message=answer, key=reply_to), delivery, if_unroutable=gone)
         self.stats.outcomes[Outcome.OK] += 1
@@ -128,7 +130,8 @@ class Offer:
         if reply_to is None:
             bury()
             return
-        answer = Publication(message=result.failure_message(known.id, outcome, what), key=reply_to)
+        told = result.failure_message(known.id, outcome, what, persistent=known.message.persistent)
+        answer = Publication(message=told, key=reply_to)
         if outcome is Outcome.POISONED:
             self._settler.send(answer, delivery, then=bury, if_unroutable=bury)
         else:

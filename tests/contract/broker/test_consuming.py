@@ -328,6 +328,19 @@ async def test_a_cancelled_consumer_leaves_the_queue_to_others(holding_five: Bro
     assert sorted(await inbox.take_bodies(5)) == numbered(5)
 
 
+async def test_a_consumer_says_when_it_has_recovered_and_not_before(new_broker: NewBroker) -> None:
+    broker, other = await new_broker(), await new_broker()
+    recovered = asyncio.Event()
+    topology = [Queue(name="q")]
+    await broker.consume("q", Inbox(), prefetch=1, topology=topology, on_recovered=recovered.set)
+    assert not recovered.is_set()
+
+    await other.delete_queue("q")
+
+    async with asyncio.timeout(WITHIN_S):
+        await recovered.wait()
+
+
 async def test_a_consumer_whose_queue_is_deleted_declares_it_again_and_goes_on(new_broker: NewBroker) -> None:
     broker, other = await new_broker(), await new_broker()
     inbox = Inbox()

@@ -17,7 +17,7 @@ from canoa.errors import QueueMissing, SettingError
 from canoa.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from canoa.broker.amqp.engine import Channel
     from canoa.broker.amqp.link import Link
@@ -70,9 +70,11 @@ class AmqpConsumer(ChannelKeeper):
         *,
         prefetch: int,
         topology: Sequence[Declaration],
+        on_recovered: Callable[[], None] | None,
     ) -> None:
         super().__init__(links, name=f"consumer[{queue}]")
         self.queue = queue
+        self._on_recovered = on_recovered
         self._on_delivery = on_delivery
         self._prefetch = _checked(prefetch)
         self._topology = topology
@@ -94,6 +96,8 @@ class AmqpConsumer(ChannelKeeper):
             if lacks_queue(exc):
                 raise QueueMissing(self.queue) from exc
             raise
+        if self._first.done() and self._on_recovered is not None:
+            self._on_recovered()
 
     def _limit(self, link: Link, channel: Channel) -> asyncio.Future[Any]:
         return link.request(channel, methods.BASIC_QOS_OK, methods.BASIC_QOS, 0, self._prefetch, False)
