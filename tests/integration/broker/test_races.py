@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 from tests.contract.broker.inbox import Inbox, letter, letters, numbered
-from tests.integration.broker.world import QUICK, WITHIN_S, eventually, hears, keepers, until_consumers
+from tests.integration.broker.world import eventually, hears, keepers, until_consumers
 
 from canoa.broker.port import Queue, Settlement
-from canoa.errors import BrokerUnreachable, WrongUse
 
 if TYPE_CHECKING:
-    from tests.integration.broker.conftest import NewBroker
-
-    from canoa.broker.port import Consumer, PublishOutcome
+    from canoa.broker.port import Consumer
     from canoa.broker.rabbitmq import RabbitBroker
     from canoa.testing import TcpProxy
 
@@ -148,111 +143,3 @@ async def test_a_consume_that_is_given_up_leaves_no_consumer_behind(
     await broker.depth("q")
     assert (await control.depth("q")).consumers == 0
     assert [name for name in keepers() if name.startswith("consumer")] == []
-
-
-# --- Closing ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("trouble", ["cut", "stall"])
-async def test_a_broker_whose_link_is_gone_closes_promptly_and_everyone_hears(
-    trouble: str, new_broker: NewBroker, control: RabbitBroker, proxy: TcpProxy, rabbit_url: str
-) -> None:
-    before = keepers()
-    broker = await new_broker(proxy.via(rabbit_url), msgspec.structs.replace(QUICK, window=3))
-    consumer = await broker.consume("q", Inbox(), prefetch=1)
-    getattr(proxy, trouble)()
-    await eventually(lambda: proxy.link_count != 2)
-    waiting = [
-        asyncio.create_task(broker.consume("q", Inbox(), prefetch=1)),
-        asyncio.create_task(broker.depth("q")),
-        asyncio.create_task(broker.publish_many(letters("q", *numbered(20)))),
-        *(asyncio.create_task(broker.publish(letter("q"))) for _ in range(20)),
-    ]
-    await asyncio.sleep(0)
-
-    started = time.monotonic()
-    await broker.aclose()
-
-    assert time.monotonic() - started < 3.0
-    async with asyncio.timeout(1):
-        await consumer.wait_ended()
-        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-    many = outcomes.pop(2)
-    assert isinstance(many, list)
-    assert {type(outcome) for outcome in (*outcomes, *many)} == {BrokerUnreachable}
-    assert keepers() == before
-
-
-async def test_a_broker_that_closes_too_slowly_for_its_caller_is_gone_all_the_same(
-    new_broker: NewBroker, control: RabbitBroker, proxy: TcpProxy, rabbit_url: str
-) -> None:
-    before = keepers()
-    broker = await new_broker(proxy.via(rabbit_url))
-    proxy.stall()
-
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.2):
-            await broker.aclose()
-
-    proxy.resume()
-    await eventually(lambda: proxy.link_count == 0)
-    assert keepers() == before
-
-
-# --- Posting ------------------------------------------------------------------------------------------
-
-
-async def test_a_message_that_cannot_be_sent_does_not_stop_those_behind_it(
-    broker: RabbitBroker, inbox: Inbox, proxy: TcpProxy
-) -> None:
-    outcomes: list[PublishOutcome] = []
-    proxy.cut()
-    await eventually(lambda: proxy.link_count == 0)
-
-    broker.post(letter("q" * 300, b"its key is too long"), outcomes.append)
-    broker.post(letter("q", b"fine"), outcomes.append)
-    proxy.restore()
-
-    await eventually(lambda: len(outcomes) == 2)
-    assert isinstance(outcomes[0], WrongUse)
-    assert outcomes[1] is None
-    await eventually(lambda: inbox.bodies == [b"fine"])
-
-
-async def test_a_callback_that_raises_does_not_keep_others_from_hearing(
-    broker: RabbitBroker, proxy: TcpProxy, caplog: pytest.LogCaptureFixture
-) -> None:
-    outcomes: list[PublishOutcome] = []
-
-    def fail(outcome: PublishOutcome) -> None:
-        raise RuntimeError("a caller's mistake")
-
-    for on_outcome in (fail, outcomes.append):
-        broker.post(letter("q"), on_outcome)
-    await eventually(lambda: outcomes == [None])
-    proxy.stall()
-    for on_outcome in (fail, outcomes.append):
-        broker.post(letter("q"), on_outcome)
-    await eventually(lambda: len(outcomes) == 2)
-    proxy.resume()
-
-    async with asyncio.timeout(WITHIN_S):
-        await broker.publish(letter("q"))
-    assert caplog.text.count("publish_callback_failed") == 2
-
-
-async def test_whoever_was_let_into_the_window_and_gave_up_makes_room_for_the_next(
-    new_broker: NewBroker, control: RabbitBroker, proxy: TcpProxy, rabbit_url: str
-) -> None:
-    broker = await new_broker(proxy.via(rabbit_url), msgspec.structs.replace(QUICK, window=2))
-
-    for _ in range(20):
-        waiting = [asyncio.create_task(broker.publish(letter("q"))) for _ in range(10)]
-        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in waiting[1:7]:
-            task.cancel()
-        await asyncio.wait(waiting)
-        assert done
-
-    async with asyncio.timeout(WITHIN_S):
-        assert await broker.publish_many(letters("q", *numbered(50))) == [None] * 50

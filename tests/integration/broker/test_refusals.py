@@ -1,38 +1,22 @@
-"""What cannot work is said at once, with the remedy and never with the password; what stops working ends loudly."""
+"""What cannot work is said at once, with the remedy and never with the password."""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import pytest
-from tests.contract.broker.inbox import Inbox, letter
-from tests.integration.broker.world import QUICK, WITHIN_S, eventually, keepers
+from tests.integration.broker.world import PASSWORD, QUICK, as_user, keepers
 
-from canoa.broker.port import Queue
 from canoa.broker.rabbitmq import RabbitBroker, RabbitSettings
-from canoa.errors import (
-    BrokerRefusedLogin,
-    BrokerRefusedOperation,
-    BrokerUnreachable,
-    CanoaError,
-    QueueMissing,
-    SettingError,
-)
+from canoa.errors import BrokerRefusedLogin, BrokerUnreachable, CanoaError, SettingError
 from canoa.testing import free_port
 from canoa.testing.ports import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from tests.integration.broker.conftest import NewBroker
-
-    from canoa.testing import RabbitNode, TcpProxy
-
-PASSWORD = "correct-horse"
 
 
 async def refusal(url: str) -> CanoaError:
@@ -44,15 +28,6 @@ async def refusal(url: str) -> CanoaError:
     assert PASSWORD not in repr(broker)
     assert keepers() == []
     return refused.value
-
-
-def as_user(url: str, user: str, password: str = PASSWORD, *, vhost: str | None = None) -> str:
-    parts = urlsplit(url)
-    netloc = f"{user}:{password}@{parts.netloc.rpartition('@')[2]}"
-    return urlunsplit(parts._replace(netloc=netloc, path=parts.path if vhost is None else f"/{vhost}"))
-
-
-# --- At the start -----------------------------------------------------------------------------------
 
 
 async def test_a_wrong_password_is_refused_with_the_remedy(rabbit_url: str) -> None:
@@ -158,94 +133,3 @@ def test_a_url_that_cannot_be_read_is_refused_without_showing_it(url: str) -> No
 def test_settings_that_would_leave_it_deaf_are_refused(setting: dict[str, int]) -> None:
     with pytest.raises(SettingError, match=f"{next(iter(setting))}=0"):
         RabbitSettings(**setting)
-
-
-# --- Later ------------------------------------------------------------------------------------------
-
-
-class User:
-    """With rights of its own in the test's virtual host."""
-
-    def __init__(self, node: RabbitNode, vhost: str) -> None:
-        self.name = f"user-{secrets.token_hex(4)}"
-        self._node = node
-        self._vhost = vhost
-
-    async def create(self) -> None:
-        await asyncio.to_thread(self._node.ctl, "add_user", self.name, PASSWORD)
-        await self.may(".*", ".*", ".*")
-
-    async def may(self, configure: str, write: str, read: str) -> None:
-        rights = (configure, write, read)
-        await asyncio.to_thread(self._node.ctl, "set_permissions", "--vhost", self._vhost, self.name, *rights)
-
-    async def gets_another_password(self) -> None:
-        await asyncio.to_thread(self._node.ctl, "change_password", self.name, "battery-staple")
-
-
-@pytest.fixture
-async def user(rabbit_node: RabbitNode, rabbit_url: str) -> User:
-    user = User(rabbit_node, rabbit_url.rpartition("/")[2])
-    await user.create()
-    return user
-
-
-async def test_what_the_broker_does_not_permit_is_refused_each_on_its_own(
-    user: User, new_broker: NewBroker, control: RabbitBroker, rabbit_url: str
-) -> None:
-    await user.may("^$", "^$", "^$")
-    broker = await new_broker(as_user(rabbit_url, user.name))
-
-    with pytest.raises(BrokerRefusedOperation, match="ACCESS_REFUSED"):
-        await broker.declare(Queue(name="mine"))
-    with pytest.raises(BrokerRefusedOperation, match="ACCESS_REFUSED"):
-        await broker.consume("q", Inbox(), prefetch=1)
-    with pytest.raises(BrokerRefusedOperation, match="ACCESS_REFUSED"):
-        await broker.publish(letter("q"))
-    with pytest.raises(QueueMissing):
-        await broker.depth("nowhere")
-
-
-async def test_a_right_that_was_lost_while_consuming_ends_the_consumer_loudly_after_a_cut(
-    user: User, new_broker: NewBroker, control: RabbitBroker, proxy: TcpProxy, rabbit_url: str
-) -> None:
-    broker = await new_broker(as_user(proxy.via(rabbit_url), user.name))
-    consumer = await broker.consume("q", Inbox(), prefetch=1)
-    await user.may("^$", "^$", "^$")
-
-    proxy.cut()
-    proxy.restore()
-
-    with pytest.raises(BrokerRefusedOperation, match="ACCESS_REFUSED"):
-        async with asyncio.timeout(WITHIN_S):
-            await consumer.wait_ended()
-
-
-async def test_a_password_that_became_wrong_ends_consumers_loudly_and_publishers_hear_why(
-    user: User,
-    new_broker: NewBroker,
-    control: RabbitBroker,
-    proxy: TcpProxy,
-    rabbit_url: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    broker = await new_broker(as_user(proxy.via(rabbit_url), user.name))
-    consumer = await broker.consume("q", Inbox(), prefetch=1)
-    await user.gets_another_password()
-
-    proxy.cut()
-    await eventually(lambda: proxy.link_count == 0)
-    publishing = asyncio.create_task(broker.publish(letter("q")))
-    proxy.restore()
-
-    async with asyncio.timeout(QUICK.login_patience_s + 2):
-        with pytest.raises(BrokerRefusedLogin, match="check user, password"):
-            await consumer.wait_ended()
-        with pytest.raises(BrokerUnreachable, match="check user, password"):
-            await publishing
-        with pytest.raises(BrokerUnreachable, match="check user, password"):
-            await broker.publish(letter("q"))
-        with pytest.raises(BrokerRefusedLogin):
-            await broker.depth("q")
-    assert "broker_link_given_up" in caplog.text
-    assert PASSWORD not in caplog.text

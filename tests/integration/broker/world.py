@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
 
 from tests.contract.broker.inbox import Inbox, letter
 
@@ -24,7 +25,16 @@ QUICK = RabbitSettings(
     heartbeat_s=HEARTBEAT_S, connect_timeout_s=2.0, publish_timeout_s=10.0, login_patience_s=1.0, reconnect_max_s=0.2
 )
 
+PASSWORD = "correct-horse"
+"""Must never be seen in an error or a log."""
+
 _numbers = itertools.count(1)
+
+
+def as_user(url: str, user: str, password: str = PASSWORD, *, vhost: str | None = None) -> str:
+    parts = urlsplit(url)
+    netloc = f"{user}:{password}@{parts.netloc.rpartition('@')[2]}"
+    return urlunsplit(parts._replace(netloc=netloc, path=parts.path if vhost is None else f"/{vhost}"))
 
 
 async def eventually(is_so: Callable[[], bool], *, within_s: float = WITHIN_S) -> float:

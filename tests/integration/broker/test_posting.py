@@ -1,0 +1,76 @@
+"""One caller's mistake or impatience is no trouble of the others that publish beside him."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+from tests.contract.broker.inbox import Inbox, letter, letters, numbered
+from tests.integration.broker.world import QUICK, WITHIN_S, eventually
+
+from canoa.errors import WrongUse
+
+if TYPE_CHECKING:
+    import pytest
+    from tests.integration.broker.conftest import NewBroker
+
+    from canoa.broker.port import PublishOutcome
+    from canoa.broker.rabbitmq import RabbitBroker
+    from canoa.testing import TcpProxy
+
+
+async def test_a_message_that_cannot_be_sent_does_not_stop_those_behind_it(
+    broker: RabbitBroker, inbox: Inbox, proxy: TcpProxy
+) -> None:
+    outcomes: list[PublishOutcome] = []
+    proxy.cut()
+    await eventually(lambda: proxy.link_count == 0)
+
+    broker.post(letter("q" * 300, b"its key is too long"), outcomes.append)
+    broker.post(letter("q", b"fine"), outcomes.append)
+    proxy.restore()
+
+    await eventually(lambda: len(outcomes) == 2)
+    assert isinstance(outcomes[0], WrongUse)
+    assert outcomes[1] is None
+    await eventually(lambda: inbox.bodies == [b"fine"])
+
+
+async def test_a_callback_that_raises_does_not_keep_others_from_hearing(
+    broker: RabbitBroker, proxy: TcpProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcomes: list[PublishOutcome] = []
+
+    def fail(outcome: PublishOutcome) -> None:
+        raise RuntimeError("a caller's mistake")
+
+    for on_outcome in (fail, outcomes.append):
+        broker.post(letter("q"), on_outcome)
+    await eventually(lambda: outcomes == [None])
+    proxy.stall()
+    for on_outcome in (fail, outcomes.append):
+        broker.post(letter("q"), on_outcome)
+    await eventually(lambda: len(outcomes) == 2)
+    proxy.resume()
+
+    async with asyncio.timeout(WITHIN_S):
+        await broker.publish(letter("q"))
+    assert caplog.text.count("publish_callback_failed") == 2
+
+
+async def test_whoever_was_let_into_the_window_and_gave_up_makes_room_for_the_next(
+    new_broker: NewBroker, control: RabbitBroker, proxy: TcpProxy, rabbit_url: str
+) -> None:
+    broker = await new_broker(proxy.via(rabbit_url), msgspec.structs.replace(QUICK, window=2))
+
+    for _ in range(20):
+        waiting = [asyncio.create_task(broker.publish(letter("q"))) for _ in range(10)]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting[1:7]:
+            task.cancel()
+        await asyncio.wait(waiting)
+        assert done
+
+    async with asyncio.timeout(WITHIN_S):
+        assert await broker.publish_many(letters("q", *numbered(50))) == [None] * 50
