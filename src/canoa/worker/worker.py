@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,7 +18,7 @@ import msgspec
 from canoa.action import Runs
 from canoa.broker import topology
 from canoa.broker.port import Declaration, Delivery
-from canoa.errors import SettingError, WrongUse
+from canoa.errors import CanoaError, SettingError, WrongUse
 from canoa.execution.prefetch import prefetch_for
 from canoa.logs import get_logger
 from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
@@ -31,13 +32,18 @@ from canoa.worker.settling import Settler
 
 if TYPE_CHECKING:
     from canoa.app import Canoa
-    from canoa.broker.port import Broker
+    from canoa.broker.port import Broker, Consumer
 
 log = get_logger(__name__)
 
 Job: TypeAlias = tuple[Offer, Delivery]
 
 TUNE_EVERY_S = 1.0
+
+INTERRUPT_WITHIN_S = 5.0
+"""How long interrupted attempts may take to tidy up before their deliveries are left to the broker."""
+
+STOP_LISTENING_WITHIN_S = 2.0
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,6 +82,7 @@ class Worker:
         self._main: Lane[Job] = Lane("main", settings.concurrency, self._run)
         self._cpu: Lane[Job] = Lane("cpu", processes, self._run)
         self._offers = [self._offer(action) for action in app.actions.values()]
+        self._cancels: Consumer | None = None
         self._has_suspect = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -134,10 +141,10 @@ class Worker:
     async def _listen_for_cancels(self) -> None:
         queue, binding = topology.cancel_queue(self.node_id)
         shared = topology.shared()
-        consumer = await self._broker.consume(
+        self._cancels = await self._broker.consume(
             queue.name, self._on_cancel, prefetch=100, topology=[*shared, queue, binding]
         )
-        self._spawn(consumer.wait_ended(), "watch[cancel]")
+        self._spawn(self._cancels.wait_ended(), "watch[cancel]")
 
     def _spawn(self, work: Any, name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=f"worker[{self.node_id}].{name}")
@@ -237,16 +244,25 @@ class Worker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._runner.close()
+        await self._stop_listening()
         await self._broker.aclose()
         log.info("worker_stopped", node_id=self.node_id, clean=is_clean)
         return is_clean
+
+    async def _stop_listening(self) -> None:
+        """Take the queue of our own along; without a link it expires by itself."""
+        if self._cancels is not None:
+            with suppress(CanoaError, TimeoutError):
+                async with asyncio.timeout(STOP_LISTENING_WITHIN_S):
+                    await self._cancels.cancel()
+                    await self._broker.delete_queue(self._cancels.queue)
 
     async def _drain(self) -> bool:
         if await self._emptied_within(self.settings.drain_s):
             return True
         log.warning("drain_interrupts", node_id=self.node_id, in_progress=self.in_progress)
         self._runner.interrupt_all(Interruption.DRAINED)
-        await self._emptied_within(5.0)
+        await self._emptied_within(INTERRUPT_WITHIN_S)
         return False
 
     async def _emptied_within(self, seconds: float) -> bool:
