@@ -1,4 +1,4 @@
-"""The one who submits and waits: at a steady pace, whatever the workers and the broker go through."""
+"""The one who submits, calls and waits: at a steady pace, whatever the workers and the broker go through."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from tests.torture.actions import wait_in_thread, wait_on_loop
 from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown
 
 if TYPE_CHECKING:
-    from canoa import Handle
+    from collections.abc import Awaitable
 
 LONGEST_RUN_S = 0.2
 SHARE_IN_THREADS = 0.25
+SHARE_OF_CALLS = 0.5  # the others are submitted first: accepted for good, and put on disk
 
 
 class Ledger(msgspec.Struct):
-    """Every id that was accepted, and what came of it. `refused`: never accepted, as the caller was told."""
+    """Every task whose result is owed, and what came of it. `refused`: never accepted, as the caller was told."""
 
-    waiting: dict[str, int] = msgspec.field(default_factory=dict)
+    waiting: set[str] = msgspec.field(default_factory=set)
     answered: int = 0
     refused: int = 0
     wrong: list[str] = msgspec.field(default_factory=list)
     slowest_s: float = 0.0
-    slowest_id: str = ""
+    slowest: str = ""
 
     @property
     def accepted(self) -> int:
         return self.answered + len(self.waiting)
 
-    def note_time(self, task_id: str, seconds: float) -> None:
+    def note_time(self, name: str, seconds: float) -> None:
         if seconds > self.slowest_s:
-            self.slowest_s, self.slowest_id = seconds, task_id
+            self.slowest_s, self.slowest = seconds, name
 
     def broken(self) -> list[str]:
-        missing = [f"no result for task {task_id} (number {number})" for task_id, number in self.waiting.items()]
-        return missing + self.wrong
+        return [f"no result for {name}" for name in sorted(self.waiting)] + self.wrong
 
 
 class Caller:
@@ -47,16 +47,16 @@ class Caller:
         self.ledger = Ledger()
         self._rate = rate
         self._tasks: set[asyncio.Task[None]] = set()
-        self._submitted = 0
+        self._begun = 0
 
     async def submit_for_ever(self) -> None:
         began_s = time.monotonic()
         while True:
-            self._submitted += 1
-            task = asyncio.create_task(self._one(self._submitted), name=f"caller[{self._submitted}]")
+            self._begun += 1
+            task = asyncio.create_task(self._one(self._begun), name=f"caller[{self._begun}]")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            await asyncio.sleep(max(0.0, began_s + self._submitted / self._rate - time.monotonic()))
+            await asyncio.sleep(max(0.0, began_s + self._begun / self._rate - time.monotonic()))
 
     async def wait_all(self, silence_s: float) -> None:
         """Until nothing is open any more, or no answer came for so long: then the ledger says what is missing."""
@@ -69,23 +69,27 @@ class Caller:
 
     async def _one(self, number: int) -> None:
         action = wait_in_thread if random.random() < SHARE_IN_THREADS else wait_on_loop
-        began_s = time.monotonic()
+        seconds = random.uniform(0, LONGEST_RUN_S)
+        if random.random() < SHARE_OF_CALLS:
+            await self._answer(number, f"call {number}", action.call(number, seconds=seconds))
+            return
         try:
-            handle: Handle[int] = await action.submit(number, seconds=random.uniform(0, LONGEST_RUN_S))
+            handle = await action.submit(number, seconds=seconds)
         except (BrokerUnreachable, DeliveryUnknown):
             self.ledger.refused += 1
-            return
-        self.ledger.waiting[handle.id] = number
-        await self._answer(handle, number)
-        self.ledger.note_time(handle.id, time.monotonic() - began_s)
-
-    async def _answer(self, handle: Handle[int], number: int) -> None:
-        try:
-            result = await handle.result()
-        except CanoaError as exc:
-            self.ledger.wrong.append(f"task {handle.id} (number {number}) ended with {exc!r}")
         else:
-            if result != number:
-                self.ledger.wrong.append(f"task {handle.id} answered {result}, not {number}")
-        del self.ledger.waiting[handle.id]
+            await self._answer(number, f"task {handle.id}", handle.result())
+
+    async def _answer(self, number: int, name: str, result: Awaitable[int]) -> None:
+        began_s = time.monotonic()
+        self.ledger.waiting.add(name)
+        try:
+            answer = await result
+        except CanoaError as exc:
+            self.ledger.wrong.append(f"{name} ended with {exc!r}")
+        else:
+            if answer != number:
+                self.ledger.wrong.append(f"{name} answered {answer}, not {number}")
+        self.ledger.waiting.remove(name)
         self.ledger.answered += 1
+        self.ledger.note_time(name, time.monotonic() - began_s)

@@ -107,7 +107,7 @@ def reply_queues_left(node: RabbitNode) -> list[str]:
 def report(progress: Progress, ledger: Ledger) -> None:
     print(f"{progress.kills} kills of workers and {progress.broker_kills} of the broker in {progress.seconds:.0f} s")
     print(f"{ledger.accepted} tasks accepted, {ledger.answered} answered, {ledger.refused} refused")
-    print(f"{METRICS.duplicates} duplicates, slowest result after {ledger.slowest_s:.2f} s ({ledger.slowest_id})")
+    print(f"{METRICS.duplicates} duplicates, slowest result after {ledger.slowest_s:.2f} s ({ledger.slowest})")
 
 
 def main() -> int:
