@@ -72,16 +72,18 @@ def on_delivery(policy: Policy, task: Received, now_s: float) -> Intent:
     | delivered first, on the action's queue             |                                | `Run` in company           |
     | delivered first, on the suspect queue              |                                | `Run` alone                |
     | redelivered                                        | `max_crashes` is 1             | `Poison`                   |
-    | redelivered on the action's queue                  | `crashes` is 0                 | `Recount` to 1, same queue |
-    | redelivered on the action's queue                  | `crashes` is 1 or more         | `Recount` + 1, as suspect  |
+    | redelivered on the action's queue                  | `crashes` + 1 is below 2 or    | `Recount` + 1, same queue  |
+    |                                                    | below `max_crashes` - 1        |                            |
+    | redelivered on the action's queue                  | otherwise                      | `Recount` + 1, as suspect  |
     | redelivered on the suspect queue                   | `crashes` + 1 < `max_crashes`  | `Recount` + 1, as suspect  |
     | redelivered on the suspect queue                   | `crashes` + 1 >= `max_crashes` | `Poison`                   |
 
     A redelivered message may have ended its worker. Or it only waited in the hands of one that something else ended, or
     the link was cut. So a first time proves nothing, and the task runs in company again: a broker restart redelivers
-    all that was in flight, and running that one by one would take an hour. The second time it is a suspect and runs
-    alone, and only a crash of such a run can poison it: with `max_crashes` of 2 that is the third crash. A policy of
-    `max_crashes=1` asks that nothing is ever run twice, and gets that, at the price of the bystanders.
+    all that was in flight, and running that one by one would take an hour. One crash before the last that is allowed,
+    and never before its second, it is a suspect and runs alone, and only a crash of such a run can poison it: with
+    `max_crashes` of 2 that is the third crash. A policy of `max_crashes=1` asks that nothing is ever run twice, and
+    gets that, at the price of the bystanders.
     """
     if task.is_cancelled:
         return Skip()
@@ -97,7 +99,7 @@ def _on_redelivery(policy: Policy, task: Received) -> Recount | Poison:
     is_proven = task.is_suspect and crashes >= policy.max_crashes
     if is_proven or policy.max_crashes == 1:
         return Poison(crashes)
-    return Recount(crashes, task.is_suspect or task.crashes >= 1)
+    return Recount(crashes, task.is_suspect or crashes >= max(2, policy.max_crashes - 1))
 
 
 # --- The end of an attempt --------------------------------------------------------------------------

@@ -76,6 +76,9 @@ ends: st.SearchStrategy[End] = st.sampled_from(
         (3, Received(redelivered=True, crashes=0, is_suspect=True), Recount(1, as_suspect=True)),
         (3, Received(redelivered=True, crashes=2, is_suspect=True), Poison(3)),
         (2, Received(redelivered=True, crashes=2, is_suspect=True), Poison(3)),
+        (10, Received(redelivered=True, crashes=7), Recount(8, as_suspect=False)),
+        (10, Received(redelivered=True, crashes=8), Recount(9, as_suspect=True)),
+        (10, Received(redelivered=True, crashes=9, is_suspect=True), Poison(10)),
     ],
 )
 def test_each_row_of_the_table(max_crashes: int, task: Received, intent: Intent) -> None:
