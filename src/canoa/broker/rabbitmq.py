@@ -168,7 +168,7 @@ class RabbitBroker:
             last = f": {self._consuming.last_error}" if self._consuming.link is None else ""
             raise BrokerUnreachable(f"no answer from the broker within {within_s:g} s{last}") from None
         except ClosedByBroker as exc:
-            if queue is not None and lacks_queue(exc):
+            if queue is not None and lacks_queue(exc, queue):
                 raise QueueMissing(queue) from exc
             raise translated(exc) from exc
         except AmqpError as exc:

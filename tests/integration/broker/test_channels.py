@@ -103,6 +103,22 @@ async def test_a_deleted_queue_comes_back_with_its_binding_when_its_topology_is_
     await eventually(lambda: b"news" in inbox.bodies)
 
 
+async def test_a_queue_that_is_deleted_between_being_declared_and_consumed_is_declared_again(
+    broker: RabbitBroker, control: RabbitBroker, proxy: TcpProxy
+) -> None:
+    inbox = Inbox(Settlement.ACK)
+    await broker.consume("mine", inbox, prefetch=1, topology=[Queue(name="mine")])
+    proxy.slow(delay_s=0.05)
+
+    for _ in range(3):
+        await control.delete_queue("mine")
+        await until_consumers(control, 0, "mine")
+    await control.delete_queue("mine")
+
+    await until_consumers(control, 1, "mine")
+    await hears(inbox, control, "mine")
+
+
 async def test_a_deleted_queue_ends_its_consumer_loudly_when_nobody_said_how_to_declare_it(
     broker: RabbitBroker, control: RabbitBroker
 ) -> None:

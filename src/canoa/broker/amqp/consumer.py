@@ -78,6 +78,7 @@ class AmqpConsumer(ChannelKeeper):
         self._on_delivery = on_delivery
         self._prefetch = _checked(prefetch)
         self._topology = topology
+        self._declares_queue = any(isinstance(each, Queue) and each.name == queue for each in topology)
         self._tag = ""
         self._consumed = 0
         self._begun: asyncio.Future[Any] | None = None
@@ -88,14 +89,16 @@ class AmqpConsumer(ChannelKeeper):
     async def _set_up(self, link: Link, channel: Channel) -> None:
         channel.on_deliver = self._receiver(channel)
         channel.on_cancelled = lambda: self._on_cancelled(link, channel)
-        await declare(channel, self._topology)
-        self._link, self._channel = link, channel
         try:
+            await declare(channel, self._topology)
+            self._link, self._channel = link, channel
             await asyncio.gather(self._limit(link, channel), self._consume(link, channel))
         except ClosedByBroker as exc:
-            if lacks_queue(exc):
-                raise QueueMissing(self.queue) from exc
-            raise
+            if not lacks_queue(exc, self.queue):
+                raise
+            if self._declares_queue:  # deleted since we declared it, a moment ago
+                raise LinkLost(str(exc)) from exc
+            raise QueueMissing(self.queue) from exc
         if self._first.done() and self._on_recovered is not None:
             self._on_recovered()
 

@@ -15,9 +15,9 @@ def refuses_login(error: AmqpError) -> bool:
     return isinstance(error, ClosedByBroker) and error.whole_connection and error.code in (ACCESS_REFUSED, NOT_ALLOWED)
 
 
-def lacks_queue(error: ClosedByBroker) -> bool:
+def lacks_queue(error: ClosedByBroker, queue: str) -> bool:
     """The same code also stands for a queue whose node is away, which is not missing at all."""
-    return error.code == NOT_FOUND and "no queue" in error.text
+    return error.code == NOT_FOUND and f"no queue '{queue}'" in error.text
 
 
 def may_pass(error: ClosedByBroker) -> bool:
