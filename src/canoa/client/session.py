@@ -53,7 +53,9 @@ class Session:
         self._reply_to = ""
         self._life: BrokerLife | None = None
         self._recovered = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._lost_s = 0.0
+        self._watching: asyncio.Task[None]  # from the first connection on, like the next one
+        self._following: asyncio.Task[None]
         self._opening = asyncio.Lock()
         self._is_closed = False
 
@@ -79,17 +81,16 @@ class Session:
                 self.replies.on_reply,
                 prefetch=REPLY_PREFETCH,
                 topology=[queue],
-                on_recovered=self._recovered.set,
+                on_recovered=self._on_recovered,
             )
             await life.begin()
         except BaseException:
             await broker.aclose()
             raise
         self._broker, self.replies.consumer, self._reply_to, self._life = broker, consumer, queue.name, life
-        self._tasks = [
-            self.loop.create_task(self._watch(broker, consumer), name=f"session[{self._app.name}].watch"),
-            self.loop.create_task(self._follow(life), name=f"session[{self._app.name}].follow"),
-        ]
+        name = f"session[{self._app.name}]"
+        self._watching = self.loop.create_task(self._watch(broker, consumer), name=f"{name}.watch")
+        self._following = self.loop.create_task(self._follow(life), name=f"{name}.follow")
         self.is_open = True
 
     async def _watch(self, broker: Broker, consumer: Consumer) -> None:
@@ -98,8 +99,13 @@ class Session:
             await consumer.wait_ended()
         except CanoaError as exc:
             self.is_open = False
+            self._following.cancel()
             self.replies.fail_all(f"results can no longer be received ({exc})")
             await broker.aclose()
+
+    def _on_recovered(self, away_s: float) -> None:
+        self._lost_s = self.loop.time() - away_s
+        self._recovered.set()
 
     async def _follow(self, life: BrokerLife) -> None:
         """After every recovery, and now and then to keep the mark: a broker that was restarted has forgotten what was
@@ -117,7 +123,8 @@ class Session:
                 continue  # the link is gone again: its recovery brings us back here
 
     def _send_kept(self) -> None:
-        forgotten = self.replies.kept()
+        """Only what was sent before the link was lost: what came later waited here for the new one."""
+        forgotten = self.replies.kept(before_s=self._lost_s)
         log.warning("broker_was_restarted", sent_again=len(forgotten))
         for handle, publication in forgotten:
             self._post(publication, handle, None)
@@ -127,10 +134,10 @@ class Session:
         self._is_closed = True
         async with self._opening:
             was_open, self.is_open = self.is_open, False
-            for task in self._tasks:
-                task.cancel()
             try:
                 if was_open:
+                    self._watching.cancel()
+                    self._following.cancel()
                     await self._leave()
             finally:
                 self.replies.fail_all("the app was closed")

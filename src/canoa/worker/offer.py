@@ -110,9 +110,8 @@ class Offer:
             "task_retries", task_id=known.id, action=self.name, attempt=attempt, delay_s=rung_s, error=what.message
         )
         message = task.again(known.message, attempt=attempt)
-        self._settler.send_then_ack(
-            Publication(message=message, exchange=topology.rung_name(rung_s), key=self.queue), delivery
-        )
+        waiting = Publication(message=message, exchange=topology.rung_name(rung_s), key=self.queue)
+        self._settler.send_then_ack(waiting, delivery, if_unsendable=partial(self._set_aside, delivery))
 
     def fail(self, known: Task, delivery: Delivery, outcome: Outcome, what: result.Failure) -> None:
         """To the caller; where there is none, or it is gone, to the dead letters. Poison goes to both."""
@@ -151,26 +150,23 @@ class Offer:
         """Not even a task: nothing in it can be trusted, so no answer, but a dead letter that says why."""
         self.stats.outcomes[Outcome.REFUSED] += 1
         log.warning("message_refused", action=self.name, reason=why)
-        message = delivery.message
-        if not message.message_id:
-            message = msgspec.structs.replace(message, message_id="unknown")
-        self._bury(message, delivery, Outcome.REFUSED, result.failure(why))
+        self._bury(_with_id(delivery.message), delivery, Outcome.REFUSED, result.failure(why))
 
     def recount(self, known: Task, delivery: Delivery, crashes: int, *, as_suspect: bool) -> None:
         log.warning("task_redelivered", task_id=known.id, action=self.name, crashes=crashes, runs_alone=as_suspect)
         queue = self.suspect_queue if as_suspect else self.queue
         message = task.again(known.message, crashes=crashes)
-        self._settler.send_then_ack(Publication(message=message, key=queue), delivery)
+        aside = partial(self._set_aside, delivery)
+        self._settler.send_then_ack(Publication(message=message, key=queue), delivery, if_unsendable=aside)
 
     def hand_back(self, delivery: Delivery) -> None:
         """Untouched, to the queue it came from. By publishing: a requeued message would look like a crash."""
         if delivery.is_settled:
             self._settler.dropped()
             return
-        message = delivery.message
-        if not message.message_id:
-            message = msgspec.structs.replace(message, message_id="unknown")
-        self._settler.send_then_ack(Publication(message=message, key=delivery.key), delivery)
+        # Not by its own key: another program's exchange may have brought it, where that key means something else.
+        queue = self.suspect_queue if delivery.key == self.suspect_queue else self.queue
+        self._settler.send_then_ack(Publication(message=_with_id(delivery.message), key=queue), delivery)
 
     def requeue(self, delivery: Delivery) -> None:
         """As the broker would, had this worker died: the next one counts it."""
@@ -179,11 +175,25 @@ class Offer:
 
     def postpone(self, delivery: Delivery) -> None:
         """A suspect that cannot run alone here now: back in a second, and not counted."""
-        waiting = Publication(message=delivery.message, exchange=topology.rung_name(POSTPONED_S), key=delivery.key)
+        message, rung = _with_id(delivery.message), topology.rung_name(POSTPONED_S)
+        waiting = Publication(message=message, exchange=rung, key=self.suspect_queue)
         self._settler.send_then_ack(waiting, delivery)
+
+    def _set_aside(self, delivery: Delivery, why: str) -> None:
+        """It cannot be sent on as it is: a dead letter without the headers that others gave it."""
+        log.error("message_set_aside", action=self.name, message_id=delivery.message.message_id, reason=why)
+        bare = msgspec.structs.replace(_with_id(delivery.message), headers={})
+        self._bury(bare, delivery, Outcome.REFUSED, result.failure(why))
 
     def _bury(self, message: Message, delivery: Delivery, reason: Outcome, what: result.Failure) -> None:
         letter = result.dead_letter(
             message, reason=reason, what=what, node=self._node_id, origin=self.queue, now_s=time.time()
         )
-        self._settler.send_then_ack(Publication(message=letter, exchange=topology.DEAD, key=self.queue), delivery)
+        dead = Publication(message=letter, exchange=topology.DEAD, key=self.queue)
+        aside = partial(self._set_aside, delivery) if message.headers else None
+        self._settler.send_then_ack(dead, delivery, if_unsendable=aside)
+
+
+def _with_id(message: Message) -> Message:
+    """Publishing needs one; a task has one, but whatever else came to its queue may not."""
+    return message if message.message_id else msgspec.structs.replace(message, message_id="unknown")

@@ -8,7 +8,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from canoa.errors import BrokerRefusedMessage, Unroutable
+from canoa.errors import BrokerRefusedMessage, Unroutable, WrongUse
 from canoa.logs import get_logger
 
 if TYPE_CHECKING:
@@ -56,10 +56,17 @@ class Settler:
             self._empty.set()
 
     def send_then_ack(
-        self, publication: Publication, delivery: Delivery, *, if_unroutable: Callable[[], None] | None = None
+        self,
+        publication: Publication,
+        delivery: Delivery,
+        *,
+        if_unroutable: Callable[[], None] | None = None,
+        if_unsendable: Callable[[str], None] | None = None,
     ) -> None:
-        """`if_unroutable` decides instead where there is nobody to send it to."""
-        self.send(publication, delivery, then=partial(self.done, delivery), if_unroutable=if_unroutable)
+        """`if_unroutable` decides instead where there is nobody to send it to; `if_unsendable`, where the protocol cannot
+        carry it: foreign headers and ours together may not fit."""
+        then = partial(self.done, delivery)
+        self.send(publication, delivery, then=then, if_unroutable=if_unroutable, if_unsendable=if_unsendable)
 
     def send(
         self,
@@ -68,9 +75,14 @@ class Settler:
         *,
         then: Callable[[], None],
         if_unroutable: Callable[[], None] | None,
+        if_unsendable: Callable[[str], None] | None = None,
     ) -> None:
         """Keeps trying while the delivery is ours: should its link be gone, somebody else gets the task anyway."""
-        self._broker.post(publication, partial(self._on_outcome, publication, delivery, then, if_unroutable))
+        heard = partial(self._on_outcome, publication, delivery, then, if_unroutable, if_unsendable)
+        try:
+            self._broker.post(publication, heard)
+        except ValueError as exc:
+            self._loop.call_soon(heard, WrongUse(str(exc)))
 
     def _on_outcome(
         self,
@@ -78,6 +90,7 @@ class Settler:
         delivery: Delivery,
         then: Callable[[], None],
         if_unroutable: Callable[[], None] | None,
+        if_unsendable: Callable[[str], None] | None,
         outcome: PublishOutcome,
     ) -> None:
         if outcome is None:
@@ -86,8 +99,12 @@ class Settler:
             self.dropped()
         elif isinstance(outcome, Unroutable) and if_unroutable is not None:
             if_unroutable()
+        elif type(outcome) is WrongUse and if_unsendable is not None:  # not one of those that a permission can mend
+            if_unsendable(str(outcome))
         else:
             log.warning("message_not_taken", key=publication.key, reason=str(outcome))
-            wait_s = REPEAT_AFTER_S if isinstance(outcome, BrokerRefusedMessage | Unroutable) else 0.0
-            again = partial(self.send, publication, delivery, then=then, if_unroutable=if_unroutable)
+            wait_s = REPEAT_AFTER_S if isinstance(outcome, BrokerRefusedMessage | WrongUse) else 0.0
+            again = partial(
+                self.send, publication, delivery, then=then, if_unroutable=if_unroutable, if_unsendable=if_unsendable
+            )
             self._loop.call_later(wait_s, again)

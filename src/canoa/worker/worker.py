@@ -192,8 +192,8 @@ class Worker:
             if not delivery.redelivered:
                 await self._main.pause()
                 await self._cpu.pause()
-            if self._is_stopping:
-                offer.hand_back(delivery)
+            if self._is_stopping or delivery.is_settled:
+                offer.hand_back(delivery)  # or not even that, when its link is gone
             else:
                 await self._runner.handle(offer, delivery, is_suspect=True)
         finally:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.parser import text_string_to_metric_families
-from tests.contract.broker.inbox import letter, received
+from tests.contract.broker.inbox import Inbox, letter
 
 from canoa.broker import topology
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from canoa import Canoa
-    from canoa.broker.port import Broker, Message
+    from canoa.broker.port import Broker, Delivery, Message
     from canoa.worker.worker import Worker
 
 WITHIN_S = 10.0
@@ -76,10 +76,24 @@ async def send(raw: Broker, action: str, body: bytes = b"{}", **properties: Any)
     await raw.publish(letter(topology.action_queue_name(action), body, **properties))
 
 
+async def taken(raw: Broker, queue: str, count: int) -> list[Delivery]:
+    """The next `count` messages, acknowledged; whatever else is there stays."""
+    inbox = Inbox()
+    consumer = await raw.consume(queue, inbox, prefetch=count)
+    deliveries = await inbox.take(count)
+    await consumer.cancel()
+    for delivery in deliveries:
+        delivery.settle()
+    return deliveries
+
+
+async def dead_letters(raw: Broker, count: int) -> list[Message]:
+    return [delivery.message for delivery in await taken(raw, topology.DEAD, count)]
+
+
 async def dead_letter(raw: Broker) -> Message:
-    """The next one, taken."""
-    (delivery,) = await received(raw, topology.DEAD, 1)
-    return delivery.message
+    (letter,) = await dead_letters(raw, 1)
+    return letter
 
 
 def sample(worker: Worker, name: str, **labels: str) -> float:

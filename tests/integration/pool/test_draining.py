@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contract.broker.inbox import received, until_holding
-from tests.integration.pool.pool import Gate, until
+from tests.contract.broker.inbox import until_holding
+from tests.integration.pool.pool import Gate, taken, until
 
 from canoa import Canoa, DeliveryUnknown
 from canoa.broker import topology
@@ -43,7 +43,7 @@ async def test_running_ones_finish_and_unstarted_ones_go_back_uncounted(app: Can
     assert gate.came == 2
     done = [handle for handle in handles if handle.is_done]
     assert sorted([await handle.result() for handle in done]) == [0, 1]
-    deliveries = await received(raw, QUEUE, 8)
+    deliveries = await taken(raw, QUEUE, 8)
     assert all(is_untouched(delivery) for delivery in deliveries)
     assert {delivery.message.message_id for delivery in deliveries} == {each.id for each in handles if not each.is_done}
 
@@ -84,7 +84,7 @@ async def test_what_runs_too_long_is_interrupted_and_handed_back_uncounted(
     assert await worker.stop() is False
 
     assert not handle.is_done
-    (delivery,) = await received(raw, QUEUE, 1)
+    (delivery,) = await taken(raw, QUEUE, 1)
     assert is_untouched(delivery)
     gate.open()
     await until(lambda: gate.ended == 1)

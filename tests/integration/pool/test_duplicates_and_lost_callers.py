@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contract.broker.inbox import received, until_holding
-from tests.integration.pool.pool import dead_letter, sample, send, until
+from tests.contract.broker.inbox import until_holding
+from tests.integration.pool.pool import dead_letter, sample, send, taken, until
 
 from canoa.broker import topology
 from canoa.broker.port import Publication
@@ -30,7 +30,7 @@ async def test_a_task_that_comes_twice_gives_one_result_and_counts_one_duplicate
         pass
     handle = await note.submit(7)
     queue = topology.action_queue_name("shop.note")
-    (delivery,) = await received(raw, queue, 1)
+    (delivery,) = await taken(raw, queue, 1)
     before = METRICS.duplicates
     for _ in range(2):
         await raw.publish(Publication(message=delivery.message, key=queue))

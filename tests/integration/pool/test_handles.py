@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 from tests.contract.broker.inbox import until_holding
-from tests.integration.pool.pool import Gate, opened
+from tests.integration.pool.pool import Gate, opened, until
 
 from canoa import Canoa, DeliveryUnknown, TaskCancelled, TaskExpired, UnknownAction, WrongUse
 from canoa.broker.port import Broker, Queue
@@ -92,6 +92,8 @@ async def test_a_session_that_can_no_longer_hear_ends_its_handles_and_the_next_s
             await handle.result(10)
         gate.open()
         assert await held.call(2) == 2
+        await app.aclose()
+        await until(lambda: not [task for task in asyncio.all_tasks() if "session[" in task.get_name()])
 
 
 async def test_an_abandoned_call_or_submit_leaves_no_handle_behind(memory_app: Canoa) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contract.broker.inbox import Inbox, received, until_holding
-from tests.integration.pool.pool import Gate, dead_letter, opened, sample
+from tests.contract.broker.inbox import Inbox, until_holding
+from tests.integration.pool.pool import Gate, dead_letter, opened, sample, taken
 
 from canoa import Canoa, Handle, TaskPoisoned
 from canoa.broker import topology
@@ -30,7 +30,7 @@ async def crash_holding(app: Canoa, queue: str) -> None:
 
 async def has_crashed(raw: Broker, crashes: int, *, to: str) -> None:
     """Move the waiting task to where it would be after so many crashes."""
-    (delivery,) = await received(raw, QUEUE, 1)
+    (delivery,) = await taken(raw, QUEUE, 1)
     message = task.again(delivery.message, crashes=crashes)
     await raw.publish(Publication(message=message, key=to))
 
@@ -102,7 +102,7 @@ async def test_redelivered_again_it_is_a_suspect_and_runs_alone(app: Canoa, raw:
 async def test_a_suspect_waits_until_its_company_has_left(app: Canoa, raw: Broker) -> None:
     held = Held(app)
     handle = await held.submitted()
-    (delivery,) = await received(raw, QUEUE, 1)
+    (delivery,) = await taken(raw, QUEUE, 1)
 
     async with app.worker():
         company = await held.other.submit()
