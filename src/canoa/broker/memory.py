@@ -59,7 +59,7 @@ class MemoryConsumer:
         *,
         prefetch: int,
         topology: Sequence[Declaration],
-        on_recovered: Callable[[], None] | None = None,
+        on_recovered: Callable[[float], None] | None = None,
     ) -> None:
         self._broker = broker
         self._on_recovered = on_recovered
@@ -130,7 +130,7 @@ class MemoryConsumer:
             self._ended.set()
         else:
             if self._on_recovered is not None:
-                self._on_recovered()
+                self._on_recovered(0.0)
 
 
 class MemoryBroker:
@@ -207,7 +207,7 @@ class MemoryBroker:
         *,
         prefetch: int,
         topology: Sequence[Declaration] = (),
-        on_recovered: Callable[[], None] | None = None,
+        on_recovered: Callable[[float], None] | None = None,
     ) -> MemoryConsumer:
         self._require_open()
         consumer = MemoryConsumer(

@@ -220,11 +220,11 @@ class Broker(Protocol):
         *,
         prefetch: int,
         topology: Sequence[Declaration] = (),
-        on_recovered: Callable[[], None] | None = None,
+        on_recovered: Callable[[float], None] | None = None,
     ) -> Consumer:
         """Start to consume, and return once the broker agreed. `topology` is declared before, and again before every
         recovery, so that an exclusive or deleted queue comes back. `on_recovered` is called whenever it consumes again
-        after a loss.
+        after a loss, with the seconds since then.
 
         `on_delivery` is called from the event loop and must not raise; with `prefetch` unsettled ones in hand the
         broker sends no more.

@@ -199,7 +199,7 @@ class RabbitBroker:
         *,
         prefetch: int,
         topology: Sequence[Declaration] = (),
-        on_recovered: Callable[[], None] | None = None,
+        on_recovered: Callable[[float], None] | None = None,
     ) -> Consumer:
         if self._consuming is None:
             raise BrokerUnreachable("the broker is not open")

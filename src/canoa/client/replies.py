@@ -6,7 +6,7 @@ A handle leaves here by its first answer, by an error, or with the session; what
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from canoa.client.metrics import METRICS
 from canoa.errors import CanoaError, DeliveryUnknown, TaskCancelled, TaskRefused, WrongUse
@@ -21,12 +21,19 @@ if TYPE_CHECKING:
     from canoa.client.handle import Handle
 
 
+class Kept(NamedTuple):
+    """What a restarted broker would have forgotten, and since when it waits."""
+
+    publication: Publication
+    since_s: float
+
+
 class Replies:
     def __init__(self, limit_bytes: int) -> None:
         self.consumer: Consumer | None = None
         self._loop = asyncio.get_running_loop()
         self._limit_bytes = limit_bytes
-        self._waiting: dict[TaskId, tuple[Handle[Any], Any, Publication | None]] = {}
+        self._waiting: dict[TaskId, tuple[Handle[Any], Any, Kept | None]] = {}
         self._unsettled: Delivery | None = None
 
     def __len__(self) -> int:
@@ -34,11 +41,15 @@ class Replies:
 
     def expect(self, handle: Handle[Any], codec: Any, kept: Publication | None) -> None:
         """`codec`: of the result's type; None takes whatever it is. `kept`: what to send again after a restart."""
-        self._waiting[handle.id] = (handle, codec, kept)
+        self._waiting[handle.id] = (handle, codec, None if kept is None else Kept(kept, self._loop.time()))
 
-    def kept(self) -> list[tuple[Handle[Any], Publication]]:
-        """What a restarted broker has forgotten."""
-        return [(handle, kept) for handle, _, kept in self._waiting.values() if kept is not None]
+    def kept(self, *, before_s: float) -> list[tuple[Handle[Any], Publication]]:
+        """What was sent before that time, by the loop's clock, and has no answer yet."""
+        return [
+            (handle, kept.publication)
+            for handle, _, kept in self._waiting.values()
+            if kept is not None and kept.since_s <= before_s
+        ]
 
     def drop(self, handle: Handle[Any], error: CanoaError) -> None:
         """It ends with this error, and what may still come for it is for nobody."""

@@ -70,11 +70,12 @@ class AmqpConsumer(ChannelKeeper):
         *,
         prefetch: int,
         topology: Sequence[Declaration],
-        on_recovered: Callable[[], None] | None,
+        on_recovered: Callable[[float], None] | None,
     ) -> None:
         super().__init__(links, name=f"consumer[{queue}]")
         self.queue = queue
         self._on_recovered = on_recovered
+        self._lost_s = 0.0
         self._on_delivery = on_delivery
         self._prefetch = _checked(prefetch)
         self._topology = topology
@@ -100,7 +101,7 @@ class AmqpConsumer(ChannelKeeper):
                 raise LinkLost(str(exc)) from exc
             raise QueueMissing(self.queue) from exc
         if self._first.done() and self._on_recovered is not None:
-            self._on_recovered()
+            self._on_recovered(asyncio.get_running_loop().time() - self._lost_s)
 
     def _limit(self, link: Link, channel: Channel) -> asyncio.Future[Any]:
         return link.request(channel, methods.BASIC_QOS_OK, methods.BASIC_QOS, 0, self._prefetch, False)
@@ -139,6 +140,8 @@ class AmqpConsumer(ChannelKeeper):
             link.abandon(channel)
 
     def _torn_down(self, error: AmqpError) -> None:
+        if self._channel is not None:
+            self._lost_s = asyncio.get_running_loop().time()
         self._link = self._channel = None
 
     def settle_through(self, delivery: Delivery, how: Settlement = Settlement.ACK) -> bool:
