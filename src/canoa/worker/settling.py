@@ -63,8 +63,8 @@ class Settler:
         if_unroutable: Callable[[], None] | None = None,
         if_unsendable: Callable[[str], None] | None = None,
     ) -> None:
-        """`if_unroutable` decides instead where there is nobody to send it to, `if_unsendable` where the protocol cannot
-        carry it: foreign headers and ours together may not fit."""
+        """`if_unroutable` decides instead where there is nobody to send it to, `if_unsendable` where the protocol
+        cannot carry it: foreign headers and ours together may not fit."""
         then = partial(self.done, delivery)
         self.send(publication, delivery, then=then, if_unroutable=if_unroutable, if_unsendable=if_unsendable)
 
