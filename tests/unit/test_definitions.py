@@ -41,7 +41,7 @@ def test_two_actions_of_one_name_are_refused() -> None:
     app.action(name="resize")(lambda: 1)
 
     with pytest.raises(
-        ActionDefinitionError, match=r"action 'shop\.resize' is defined twice; give one of them
+        ActionDefinitionError, match=r"action 'shop\.resize' is defined twice; give one of them another"
     ):
         app.action(name="resize")(lambda: 2)
 
