@@ -149,7 +149,8 @@ class Runner:
         finally:
             if attempt.is_waiting:
                 attempt.end()
-                self._waiting.pop(known.id, None)
+                if self._waiting.get(known.id) is attempt:  # not another copy of the same task
+                    del self._waiting[known.id]
 
     def _succeed(self, offer: Offer, known: Task, delivery: Delivery, value: Any) -> None:
         try:

@@ -172,8 +172,12 @@ class Worker:
         offer, delivery = job
         if delivery.is_settled:  # its link is gone: the broker has given it to somebody else
             self._settler.dropped()
-        else:
+            return
+        try:
             await self._runner.handle(offer, delivery)
+        except Exception:  # a bug of ours: the task goes back and is counted, so that it cannot come for ever
+            log.exception("delivery_not_handled", action=offer.name, message_id=delivery.message.message_id)
+            offer.requeue(delivery)
 
     def _on_suspect(self, offer: Offer, delivery: Delivery) -> None:
         """One at a time in the whole worker: a second one in hand would look guilty of the first one's crash."""
