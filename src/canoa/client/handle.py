@@ -52,6 +52,9 @@ class Handle(Generic[R]):
         return ended
 
     async def _wait(self, timeout: float | None) -> None:
+        if timeout is None:
+            await asyncio.shield(self._ended)
+            return
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(self._ended)

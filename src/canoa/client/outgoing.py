@@ -13,7 +13,7 @@ from canoa.wire.ids import new_task_id
 
 if TYPE_CHECKING:
     from canoa.action import Action, Options
-    from canoa.vocabulary import ActionName, TaskId
+    from canoa.vocabulary import ActionName
 
 MAX_EXPIRATION_S: Final = 4_000_000.0
 """RabbitMQ closes the channel over a TTL of more than 2^32 ms, about 49 days. What may wait longer gets none."""
@@ -39,7 +39,7 @@ def publication(
         body=packed,
         content_type=content_type,
         content_encoding=encoding,
-        headers=_headers(task_id, options, now_s),
+        headers=_headers(options, now_s),
         persistent=not options.is_awaited,
         priority=None if options.priority is None else _priority(options.priority, action),
         reply_to=reply_to if options.result == "reply" else None,
@@ -50,8 +50,8 @@ def publication(
     return Publication(message=message, key=topology.action_queue_name(name))
 
 
-def _headers(task_id: TaskId, options: Options, now_s: float) -> dict[str, HeaderValue]:
-    headers = task.new_headers(task_id, now_s)
+def _headers(options: Options, now_s: float) -> dict[str, HeaderValue]:
+    headers = task.new_headers()
     if options.queue_timeout is not None:
         headers[task.DEADLINE] = int((now_s + options.queue_timeout) * 1000)
     if options.timeout is not None:

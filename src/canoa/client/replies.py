@@ -6,7 +6,7 @@ A handle leaves here by its first answer, by an error, or with the session; what
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canoa.client.metrics import METRICS
 from canoa.errors import CanoaError, DeliveryUnknown, TaskCancelled, TaskRefused, WrongUse
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from canoa.broker.port import Consumer, Delivery, Message, Publication
     from canoa.client.handle import Handle
+
+
+SETTLE_AFTER_S: Final = 0.001
 
 
 class Kept(NamedTuple):
@@ -68,9 +71,9 @@ class Replies:
             handle.fail(DeliveryUnknown(f"{why} before task {handle.id} ({handle.action}) answered"))
 
     def on_reply(self, delivery: Delivery) -> None:
-        """Replies are acknowledged together, once per turn of the loop."""
+        """Replies are acknowledged together, a moment later: whoever waits for one goes first."""
         if self._unsettled is None:
-            self._loop.call_soon(self.settle)
+            self._loop.call_later(SETTLE_AFTER_S, self.settle)
         self._unsettled = delivery
         message = delivery.message
         waiting = self._waiting.pop(TaskId(message.correlation_id or ""), None)

@@ -18,5 +18,15 @@ def new_task_id() -> TaskId:
     return TaskId(f"{value | 1 << 63 | random & 0x3FFF_FFFF_FFFF_FFFF:032x}")
 
 
+def made_at_s(task_id: TaskId) -> float | None:
+    """When an id of ours was made, in epoch seconds; None for ids of others."""
+    if len(task_id) != 32 or task_id[12] != "7":
+        return None
+    try:
+        return int(task_id[:12], 16) / 1000
+    except ValueError:
+        return None
+
+
 def new_client_id() -> str:
     return os.urandom(8).hex()

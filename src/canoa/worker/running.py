@@ -215,7 +215,7 @@ class Runner:
         message, action = known.message, offer.action
         body = packing.unpack(message, offer.max_payload_bytes)
         variables = copy_context()
-        variables.run(trace.received.set, message.headers)
+        variables.run(trace.received.set, known.trace_headers())
         if action.runs is Runs.IN_PROCESS:
             return self._in_process(offer, body, message.content_type, self._context(known, limit_s)), variables
         args, kwargs = action.signature.call_form(action.signature.decode(body, message.content_type))

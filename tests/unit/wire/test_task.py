@@ -85,7 +85,7 @@ def test_a_task_is_read_as_ever() -> None:
     known = task.read(golden("task_with_options"), ACTION)
 
     assert (known.id, known.action, known.attempt, known.crashes) == (TASK_ID, ACTION, 1, 0)
-    assert (known.sent_s, known.deadline_s, known.timeout_s, known.retries) == (NOW_S, 1763237735.75, 2.5, 4)
+    assert (known.sent_s, known.deadline_s, known.timeout_s, known.retries) == (1763234206.922, 1763237735.75, 2.5, 4)
     assert known.idempotency_key == "order-17"
     traced = known.trace()
     assert traced is not None
@@ -165,3 +165,18 @@ def test_a_header_that_is_no_count_is_refused_by_name_and_value(name: str, value
         task.read(Message(body=b"", message_id="a", headers={name: value}), ACTION)
 
     assert repr(value) in str(caught.value)
+
+
+def test_a_task_outside_any_trace_tells_its_time_and_starts_a_trace_by_its_id_alone() -> None:
+    known = task.read(golden("task"), ACTION)
+
+    assert known.message.headers == {}
+    assert known.sent_s == int(known.id[:12], 16) / 1000
+    assert known.trace() == trace.TraceContext(known.id, known.id[16:], 1, None)
+
+
+def test_the_id_of_another_program_tells_no_time_and_starts_no_trace() -> None:
+    known = task.read(Message(body=b"{}", message_id="order-17"), ACTION)
+
+    assert known.sent_s is None
+    assert known.trace() is None

@@ -87,9 +87,9 @@ class Connection:
     def send(self, data: bytes) -> None:
         if self.is_over:
             return
-        if not self.outgoing:
-            self._wake()
         self.outgoing.append(data)
+        if len(self.outgoing) == 1:
+            self._wake()
 
     def take_outgoing(self) -> bytes:
         data = b"".join(self.outgoing)

@@ -45,11 +45,12 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._missed_ticks = 0
         self._has_sent = False
+        self._is_gathering = False
         self._tick: asyncio.TimerHandle | None = None
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self.closed: asyncio.Future[AmqpError] = self._loop.create_future()
         self.engine = Connection(
-            login, heartbeat_s=heartbeat_s, properties=_client_properties(name), wake=self._schedule_flush
+            login, heartbeat_s=heartbeat_s, properties=_client_properties(name), wake=self._on_outgoing
         )
         self.engine.on_open = self._on_open
         self.engine.on_closed = self._on_over
@@ -137,9 +138,17 @@ class Link(asyncio.Protocol):
 
     # --- Writing ------------------------------------------------------------------------------
 
-    def _schedule_flush(self) -> None:
-        """One write per turn of the loop, however many frames: a third of the cost of writing each on its own."""
-        self._loop.call_soon(self._flush)
+    def _on_outgoing(self) -> None:
+        """The first frame of a turn of the loop leaves at once, for a short way; those that follow leave together, at a
+        third of the cost of writing each on its own."""
+        if not self._is_gathering:
+            self._is_gathering = True
+            self._loop.call_soon(self._end_turn)
+            self._flush()
+
+    def _end_turn(self) -> None:
+        self._is_gathering = False
+        self._flush()
 
     def _flush(self) -> None:
         if self._transport is not None and self.engine.outgoing:

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canoa.broker.amqp import methods
 from canoa.broker.amqp.errors import ACCESS_REFUSED, NOT_FOUND, AmqpError, ClosedByBroker
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 SWEEP_EVERY_S = 0.5
+
+TURN: Final = 64
+"""Messages of one `publish_many` per turn of the loop: the broker works on them while the next ones are encoded."""
 
 
 class _Posted(NamedTuple):
@@ -139,6 +142,8 @@ class Publisher(ChannelKeeper):
                 self.post(publication, partial(on_outcome, index))
             else:  # one waited in vain for all the time there is: the rest need not wait as long again
                 on_outcome(index, never_sent)
+            if index % TURN == TURN - 1:
+                await asyncio.sleep(0)  # what is written here leaves when the loop gets its turn
         if missing:
             await all_known
         return outcomes
