@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 import inspect
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar, overload
 
@@ -22,6 +21,8 @@ from canoa.wire.codec import ContentType
 from canoa.wire.ids import new_task_id
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
     from canoa.app import Canoa
     from canoa.client.handle import Handle
     from canoa.execution.policy import Policy
@@ -252,6 +253,3 @@ def _where(function: Callable[..., Any], name: str, is_cpu: bool) -> Runs:
             f"action {name!r}: cpu=True runs in a process of its own, which finds it by name; define it at module level"
         )
     return Runs.IN_PROCESS if is_cpu else Runs.IN_THREAD
-
-
-Actions = Sequence[Action[..., Any, Any]]

@@ -117,7 +117,7 @@ class TaskEnded(CanoaError):
 
 
 class ActionFailed(TaskEnded):
-    """The action raised on its last attempt. `error_type`, `detail` and `remote_traceback` are the worker's words."""
+    """The action raised on its last attempt. `error_type`, `attempts` and `remote_traceback` are the worker's words."""
 
     def __init__(
         self, message: str, *, task_id: str, error_type: str, attempts: int, remote_traceback: str = ""

@@ -30,6 +30,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def __repr__(self) -> str:
         return f"Settings(broker={without_password(self.broker)!r})"
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """msgspec's own would show every field."""
+        return [("broker", without_password(self.broker))]
+
     @property
     def is_memory(self) -> bool:
         return self.broker.startswith("memory:")

@@ -19,3 +19,11 @@ def test_the_first_example_is_short_and_runs_with_an_empty_environment() -> None
     assert called == "a.png is 80 wide"
     assert sorted(ast.literal_eval(mapped)) == ["b.png is 100 wide", "c.png is 100 wide"]
     assert len(first.read_text().splitlines()) < 20
+
+
+def test_the_readme_shows_the_first_example_as_it_is() -> None:
+    readme = (ROOT / "README.md").read_text()
+
+    shown = readme.split("```python\n", 1)[1].split("```", 1)[0]
+
+    assert shown == (ROOT / "examples" / "first.py").read_text()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.pretty import pretty_repr
 
 from canoa import Canoa
+from canoa.broker.amqp.engine import Login
 from canoa.errors import SettingError, WrongUse
 from canoa.settings import Settings, read, without_password
 
@@ -81,3 +83,10 @@ async def test_the_broker_can_be_named_until_the_app_is_connected() -> None:
     async with app:
         with pytest.raises(WrongUse, match="already connected; name the broker before the first submit"):
             app.use_broker("amqp://elsewhere")
+
+
+def test_no_way_to_print_settings_or_a_login_shows_the_password() -> None:
+    settings = Settings(broker="amqp://shop:s3cret@broker:5672/")
+    login = Login("shop", "s3cret", "/")
+
+    assert "s3cret" not in f"{settings!r}{login!r}{pretty_repr(settings)}{pretty_repr(login)}"

@@ -32,7 +32,7 @@ from canoa.broker.port import (
     Publication,
     PublishOutcome,
 )
-from canoa.errors import BrokerUnreachable, QueueMissing, SettingError
+from canoa.errors import BrokerUnreachable, CanoaError, QueueMissing, SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -84,6 +84,14 @@ class RabbitBroker:
             await asyncio.gather(publishing.aclose(), consuming.aclose())
             raise
         self._publishing, self._consuming, self._publisher = publishing, consuming, publisher
+        publisher.ended.add_done_callback(self._on_publisher_ended)
+
+    def _on_publisher_ended(self, ended: asyncio.Future[None]) -> None:
+        """Who can no longer publish can no longer answer: consuming on would only pile up work. So all end, loudly."""
+        error = ended.exception()
+        if isinstance(error, CanoaError):
+            for consumer in list(self._consumers):
+                consumer.fail(error)
 
     async def _start(self, publisher: Publisher) -> None:
         try:

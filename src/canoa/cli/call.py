@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -15,7 +16,7 @@ from canoa.cli import output
 from canoa.cli.loading import require_real_broker
 from canoa.cli.worker import BrokerUrl
 from canoa.client.handle import Handle
-from canoa.errors import ArgumentsRefused, ResultNotReady, Undecodable
+from canoa.errors import ArgumentsRefused, CanoaError, ResultNotReady, Undecodable
 from canoa.urn import action_name
 from canoa.wire.codec import Codec, TypeMismatch
 
@@ -56,8 +57,10 @@ async def _waited(app: Canoa, handle: Handle[object], timeout: float | None) -> 
     except ResultNotReady:
         if timeout is not None and timeout <= PATIENCE_S:
             raise
-    depth = await app.depth(handle.action)
-    output.say(f"waiting for {handle.action} (task {handle.id}): {depth.messages} waiting, {depth.consumers} workers")
+    with suppress(CanoaError):  # only a hint: the task is accepted, whatever the link does now
+        depth = await app.depth(handle.action)
+        figures = f"{depth.messages} waiting, {depth.consumers} workers"
+        output.say(f"waiting for {handle.action} (task {handle.id}): {figures}")
     return await handle.result(None if timeout is None else timeout - PATIENCE_S)
 
 

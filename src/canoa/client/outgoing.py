@@ -43,7 +43,7 @@ def publication(
         persistent=not options.is_awaited,
         priority=None if options.priority is None else _priority(options.priority, action),
         reply_to=reply_to if options.result == "reply" else None,
-        expiration_s=None if options.queue_timeout is None else _expiration_s(options.queue_timeout),
+        expiration_s=_expiration_s(options, action),
         message_id=task_id,
         type=name,
     )
@@ -63,9 +63,17 @@ def _headers(options: Options, now_s: float) -> dict[str, HeaderValue]:
     return headers
 
 
-def _expiration_s(queue_timeout_s: float) -> float | None:
-    wanted_s = queue_timeout_s + task.EXPIRATION_MARGIN_S
+def _expiration_s(options: Options, action: Action[..., Any, Any] | None) -> float | None:
+    """Only where the caller's clock ends the handle: the broker drops what its TTL ends, and tells nobody."""
+    if options.queue_timeout is None or options.result != "reply" or run_limit_s(options, action) is None:
+        return None
+    wanted_s = options.queue_timeout + task.EXPIRATION_MARGIN_S
     return wanted_s if wanted_s <= MAX_EXPIRATION_S else None
+
+
+def run_limit_s(options: Options, action: Action[..., Any, Any] | None) -> float | None:
+    """How long one attempt may run, as far as this program knows."""
+    return options.timeout or (action.policy.timeout_s if action else None)
 
 
 def _priority(priority: int, action: Action[..., Any, Any] | None) -> int:

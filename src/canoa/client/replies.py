@@ -6,7 +6,7 @@ A handle leaves here by its first answer, by an error, or with the session; what
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from canoa.client.metrics import METRICS
 from canoa.errors import CanoaError, DeliveryUnknown, TaskCancelled, TaskRefused, WrongUse
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 SETTLE_AFTER_S: Final = 0.001
 
 
-class Kept(NamedTuple):
-    """What a restarted broker would have forgotten, and since when it waits."""
+class Kept:
+    """What a restarted broker would have forgotten, if it had it: what was never confirmed is still being sent."""
 
-    publication: Publication
-    since_s: float
+    __slots__ = ("is_taken", "publication")
+
+    def __init__(self, publication: Publication) -> None:
+        self.publication = publication
+        self.is_taken = False
 
 
 class Replies:
@@ -42,17 +45,26 @@ class Replies:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def expect(self, handle: Handle[Any], codec: Any, kept: Publication | None) -> None:
+    def expect(self, handle: Handle[Any], codec: Any, kept: Kept | None) -> None:
         """`codec`: of the result's type; None takes whatever it is. `kept`: what to send again after a restart."""
-        self._waiting[handle.id] = (handle, codec, None if kept is None else Kept(kept, self._loop.time()))
+        self._waiting[handle.id] = (handle, codec, kept)
 
-    def kept(self, *, before_s: float) -> list[tuple[Handle[Any], Publication]]:
-        """What was sent before that time, by the loop's clock, and has no answer yet."""
-        return [
-            (handle, kept.publication)
-            for handle, _, kept in self._waiting.values()
-            if kept is not None and kept.since_s <= before_s
-        ]
+    def taken(self, handle: Handle[Any]) -> None:
+        """The broker has it."""
+        waiting = self._waiting.get(handle.id)
+        if waiting is not None and waiting[2] is not None:
+            waiting[2].is_taken = True
+
+    def forgotten(self) -> list[tuple[Handle[Any], Publication]]:
+        """What a broker took that has been restarted since. Too much of it is harmless, too little is not."""
+        kept = [(handle, each) for handle, _, each in self._waiting.values() if each is not None]
+        return [(handle, each.publication) for handle, each in kept if each.is_taken]
+
+    def fail_submitted(self, why: str) -> None:
+        """Those whose results can no longer come, and that are not sent again."""
+        for handle, _, kept in list(self._waiting.values()):
+            if kept is None:
+                self.drop(handle, DeliveryUnknown(f"{why} before task {handle.id} ({handle.action}) answered"))
 
     def drop(self, handle: Handle[Any], error: CanoaError) -> None:
         """It ends with this error, and what may still come for it is for nobody."""

@@ -44,6 +44,7 @@ class Sending:
             self._is_in_doubt = True
             self.post()
         elif outcome is None or self._has_answer():
+            self._session.replies.taken(self._handle)
             self._tell(None)
         else:
             error = self._named(outcome)

@@ -18,7 +18,7 @@ from canoa.broker.port import Message, Publication
 from canoa.client import outgoing
 from canoa.client.broker_life import BrokerLife
 from canoa.client.handle import Handle
-from canoa.client.replies import Replies
+from canoa.client.replies import Kept, Replies
 from canoa.client.sending import Sending, named
 from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown, TaskExpired, WrongUse
 from canoa.logs import get_logger
@@ -53,7 +53,6 @@ class Session:
         self._reply_to = ""
         self._life: BrokerLife | None = None
         self._recovered = asyncio.Event()
-        self._lost_s = 0.0
         self._watching: asyncio.Task[None]  # from the first connection on, like the next one
         self._following: asyncio.Task[None]
         self._opening = asyncio.Lock()
@@ -104,7 +103,8 @@ class Session:
             await broker.aclose()
 
     def _on_recovered(self, away_s: float) -> None:
-        self._lost_s = self.loop.time() - away_s
+        if away_s >= topology.REPLY_EXPIRES_S:  # our queue was gone, and with it whatever came meanwhile
+            self.replies.fail_submitted(f"no link to the broker for {away_s:.0f} s, too long for results to wait,")
         self._recovered.set()
 
     async def _follow(self, life: BrokerLife) -> None:
@@ -117,14 +117,13 @@ class Session:
             self._recovered.clear()
             try:
                 if not await life.goes_on():
+                    self._send_forgotten()  # before the new mark, which says that it is done
                     await life.begin()
-                    self._send_kept()
-            except CanoaError:
-                continue  # the link is gone again: its recovery brings us back here
+            except CanoaError as exc:
+                log.warning("broker_not_marked", reason=str(exc))  # the next recovery brings us back here
 
-    def _send_kept(self) -> None:
-        """Only what was sent before the link was lost: what came later waited here for the new one."""
-        forgotten = self.replies.kept(before_s=self._lost_s)
+    def _send_forgotten(self) -> None:
+        forgotten = self.replies.forgotten()
         log.warning("broker_was_restarted", sent_again=len(forgotten))
         for handle, publication in forgotten:
             self._post(publication, handle, None)
@@ -233,13 +232,15 @@ class Session:
         self, action: Action[..., Any, Any], options: Options, call: Args, *, is_failing: bool
     ) -> tuple[Handle[Any], Publication | None]:
         try:
-            return self._prepare(action, options, call.args, call.kwargs)
+            handle, publication = self._prepare(action, options, call.args, call.kwargs)
         except CanoaError as exc:
             if not is_failing:
                 raise
-            handle: Handle[Any] = Handle(self, new_task_id(), action.name)
-            handle.fail(exc)
-            return handle, None
+            refused: Handle[Any] = Handle(self, new_task_id(), action.name)
+            refused.fail(exc)
+            return refused, None
+        self.replies.taken(handle)  # a batch is confirmed as a whole: until then any of it may be there
+        return handle, publication
 
     def _prepare(
         self, action: Action[..., Any, Any], options: Options, args: Any, kwargs: Any
@@ -256,7 +257,7 @@ class Session:
         )
         handle: Handle[Any] = Handle(self, TaskId(publication.message.message_id or ""), name)
         if options.result == "reply":
-            kept = publication if options.is_awaited else None
+            kept = Kept(publication) if options.is_awaited else None
             self.replies.expect(handle, None if action is None else action.signature.result, kept)
             self._watch_clock(handle, options, action)
         else:
@@ -265,7 +266,7 @@ class Session:
 
     def _watch_clock(self, handle: Handle[Any], options: Options, action: Action[..., Any, Any] | None) -> None:
         """With both limits known, the handle ends by the caller's clock, whatever became of the task."""
-        run_s = options.timeout or (action.policy.timeout_s if action else None)
+        run_s = outgoing.run_limit_s(options, action)
         if options.queue_timeout is not None and run_s is not None:
             timer = self.loop.call_later(options.queue_timeout + run_s + GRACE_S, self._on_overdue, handle)
             handle.ended.add_done_callback(lambda _: timer.cancel())

@@ -76,7 +76,7 @@ def failure_message(task_id: TaskId, outcome: Outcome, what: Failure, *, persist
 
 
 def dead_letter(task: Message, *, reason: Outcome, what: Failure, node: str, origin: str, now_s: float) -> Message:
-    """The task as it was, with why and where it ended. Without a TTL or a priority: it waits for a person."""
+    """The task as it was, with why and where it ended. Without a TTL: it waits for a person."""
     headers: dict[str, HeaderValue] = {
         **{name: value for name, value in task.headers.items() if not name.startswith("x-")},
         REASON: reason.value,

@@ -27,7 +27,6 @@ DEADLINE: Final = "canoa-deadline"  # epoch milliseconds: no attempt starts afte
 RETRIES: Final = "canoa-retries"  # when the caller asked for other than the action's own
 TIMEOUT: Final = "canoa-timeout"  # milliseconds, likewise
 IDEMPOTENCY_KEY: Final = "canoa-idempotency-key"
-OWNER: Final = "canoa-owner"  # who retries; absent: the worker that runs it
 
 MAX_COUNT: Final = 2**31 - 1
 MAX_MS: Final = 2**53

@@ -23,7 +23,7 @@ from canoa.worker.metrics import ActionStats
 if TYPE_CHECKING:
     from canoa.action import Action
     from canoa.execution.policy import Policy
-    from canoa.vocabulary import ActionName
+    from canoa.vocabulary import ActionName, Layer
     from canoa.wire.task import Task
     from canoa.worker.settling import Settler
 
@@ -41,7 +41,7 @@ class Encoded(NamedTuple):
 
 class Offer:
     def __init__(
-        self, action: Action[..., Any, Any], settler: Settler, *, node_id: str, max_payload_bytes: int
+        self, action: Action[..., Any, Any], settler: Settler, *, node_id: str, max_payload_bytes: int, layer: Layer
     ) -> None:
         self.action = action
         self.name: ActionName = action.name
@@ -53,6 +53,7 @@ class Offer:
         self.consumers: list[Consumer] = []
         self.prefetch = 0
         self.max_payload_bytes = max_payload_bytes
+        self._layer = layer
         self._settler = settler
         self._node_id = node_id
 
@@ -77,7 +78,9 @@ class Offer:
         if reply_to is None:
             self._settler.done(delivery)
         else:
-            packed, encoding = packing.pack(body, self.max_payload_bytes, f"the result of {self.name}")
+            packed, encoding = packing.pack(
+                body, self.max_payload_bytes, f"the result of {self.name}", layer=self._layer
+            )
             answer = result.success_message(
                 known.id, packed, content_type.value, encoding, persistent=known.message.persistent
             )

@@ -140,7 +140,8 @@ class _Child:
 
 def child_main(pipe: Connection) -> None:
     """The child's life: one request after the other, until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
+    for number in (signal.SIGINT, signal.SIGTERM):  # they reach the whole group; the parent decides what they mean
+        signal.signal(number, _leave_to_parent)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
@@ -148,6 +149,10 @@ def child_main(pipe: Connection) -> None:
             pipe.send_bytes(_encode(_perform(request)))
         except (EOFError, OSError):
             return
+
+
+def _leave_to_parent(_number: int, _frame: object) -> None:
+    """A handler, and not SIG_IGN, which programs started by the action would inherit."""
 
 
 def _end_with_parent() -> None:

@@ -8,7 +8,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from canoa.errors import BrokerRefusedMessage, Unroutable, WrongUse
+from canoa.errors import DeliveryUnknown, Unroutable, WrongUse
 from canoa.logs import get_logger
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ REPEAT_AFTER_S: Final = 1.0
 
 
 class Settler:
-    """Counts what is in the worker's hands. `is_empty` is awaited while draining."""
+    """Counts what is in the worker's hands. `wait_empty` is awaited while draining."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -31,10 +31,6 @@ class Settler:
         self._in_hand = 0
         self._empty = asyncio.Event()
         self._empty.set()
-
-    @property
-    def in_hand(self) -> int:
-        return self._in_hand
 
     def took(self) -> None:
         self._in_hand += 1
@@ -103,7 +99,7 @@ class Settler:
             if_unsendable(str(outcome))
         else:
             log.warning("message_not_taken", key=publication.key, reason=str(outcome))
-            wait_s = REPEAT_AFTER_S if isinstance(outcome, BrokerRefusedMessage | WrongUse) else 0.0
+            wait_s = 0.0 if isinstance(outcome, DeliveryUnknown) else REPEAT_AFTER_S
             again = partial(
                 self.send, publication, delivery, then=then, if_unroutable=if_unroutable, if_unsendable=if_unsendable
             )

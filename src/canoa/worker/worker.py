@@ -92,7 +92,7 @@ class Worker:
 
     def _offer(self, action: Any) -> Offer:
         limit = self._app.settings.max_payload_bytes
-        return Offer(action, self._settler, node_id=self.node_id, max_payload_bytes=limit)
+        return Offer(action, self._settler, node_id=self.node_id, max_payload_bytes=limit, layer=self.settings.layer)
 
     def metrics(self) -> bytes:
         """In Prometheus' text format."""
@@ -156,6 +156,7 @@ class Worker:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._failed.done():
+            log.error("worker_cannot_receive", node_id=self.node_id, reason=str(error))
             self._failed.set_exception(error)
             self._failed.exception()  # seen: `wait_failed` may never be awaited
 

@@ -106,3 +106,20 @@ async def test_a_password_that_became_wrong_ends_consumers_loudly_and_publishers
             await broker.depth("q")
     assert "broker_link_given_up" in caplog.text
     assert PASSWORD not in caplog.text
+
+
+async def test_a_publisher_that_is_shut_out_for_good_ends_the_consumers_too(
+    user: User, new_broker: NewBroker, control: RabbitBroker, rabbit_url: str
+) -> None:
+    """Who cannot answer any more must not go on taking work."""
+    broker = await new_broker(as_user(rabbit_url, user.name))
+    await control.declare(Queue(name="q"))
+    consumer = await broker.consume("q", Inbox(), prefetch=1)
+    publisher = broker._publisher
+    assert publisher is not None
+
+    publisher.fail(BrokerRefusedLogin("the broker refuses the login"))
+
+    async with asyncio.timeout(WITHIN_S):
+        with pytest.raises(BrokerRefusedLogin):
+            await consumer.wait_ended()

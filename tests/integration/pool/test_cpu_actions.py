@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import psutil
@@ -158,3 +159,12 @@ async def test_with_the_worker_go_its_processes(tmp_path: Path) -> None:
 
         await is_gone(pid)
         assert (await lab.app.depth("lab.sleeps")).messages == 1  # handed back, for another worker
+
+
+async def test_a_signal_to_the_whole_group_leaves_it_to_the_worker() -> None:
+    child = await lab.process_id.call()
+
+    os.kill(child, signal.SIGTERM)
+    os.kill(child, signal.SIGINT)
+
+    assert await lab.process_id.call() == child

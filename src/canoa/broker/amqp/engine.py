@@ -49,6 +49,10 @@ class Login(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return f"Login(user={self.user!r}, vhost={self.vhost!r})"
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """msgspec's own would show every field."""
+        return [("user", self.user), ("vhost", self.vhost)]
+
 
 class Connection:
     """One connection, from the protocol header to its end."""

@@ -180,6 +180,12 @@ class ChannelKeeper:
         finally:
             self._end(None)
 
+    def fail(self, error: CanoaError) -> None:
+        """End it loudly, for a reason that lies elsewhere."""
+        if self._task is not None:
+            self._task.cancel()
+        self._end(error)
+
     async def _keep(self) -> None:
         try:
             await self._keep_up()
