@@ -161,6 +161,7 @@ async def test_with_the_worker_go_its_processes(tmp_path: Path) -> None:
         assert (await lab.app.depth("lab.sleeps")).messages == 1  # handed back, for another worker
 
 
+@pytest.mark.usefixtures("worker")
 async def test_a_signal_to_the_whole_group_leaves_it_to_the_worker() -> None:
     child = await lab.process_id.call()
 
