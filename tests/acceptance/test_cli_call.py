@@ -64,6 +64,15 @@ def test_an_action_that_fails_is_exit_1_with_its_words_on_stderr(shell: Shell) -
     assert "Traceback" not in called.stderr
 
 
+def test_with_json_an_error_is_json_too(shell: Shell) -> None:
+    called = shell.canoa("call", "depot.nowhere", "--json")
+
+    assert called.returncode == 2
+    error = json.loads(called.stdout)["error"]
+    assert error["type"] == "UnknownAction"
+    assert error["message"] in called.stderr
+
+
 def test_arguments_that_the_worker_refuses_are_named_with_what_it_takes(shell: Shell) -> None:
     called = shell.canoa("call", "depot.echo", '{"text": 7}')
 

@@ -32,7 +32,7 @@ def call(
     as_json: Annotated[bool, typer.Option("--json", help="Print task id and time, too.")] = False,
 ) -> None:
     """Run one action, wait, and print its result as JSON."""
-    with output.errors_explained():
+    with output.errors_explained(as_json=as_json):
         action = action_name(name)
         body = _checked(sys.stdin.read() if arguments == "-" else arguments)
         url = settings_module.read({"broker": broker}).broker

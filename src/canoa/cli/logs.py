@@ -30,6 +30,7 @@ class Format(enum.StrEnum):
 
 LogLevel = Annotated[Level, typer.Option(case_sensitive=False, help="From which level on to log.")]
 LogFormat = Annotated[Format, typer.Option(case_sensitive=False, help="auto: text on a terminal, JSON elsewhere.")]
+AsJsonLogs = Annotated[bool, typer.Option("--json", help="The same as --log-format json.")]
 
 
 def set_up(level: Level, log_format: Format) -> None:

@@ -57,16 +57,18 @@ def paint(text: str, code: str) -> str:
 
 
 @contextmanager
-def errors_explained() -> Iterator[None]:
-    """Canoa's own errors become one line and an exit code; anything else is a bug and keeps its traceback."""
+def errors_explained(*, as_json: bool = False) -> Iterator[None]:
+    """Canoa's own errors become one line and an exit code; anything else is a bug and keeps its traceback.
+
+    `as_json`: whoever asked for JSON on stdout gets the error there, too.
+    """
     try:
         yield
-    except TaskEnded as exc:
-        fail(str(exc), WENT_WRONG)
-    except WrongUse as exc:
-        fail(str(exc), WRONG_USE)
     except CanoaError as exc:
-        fail(str(exc), WENT_WRONG)
+        if as_json:
+            data({"error": {"type": type(exc).__name__, "message": str(exc)}})
+        is_wrong_use = isinstance(exc, WrongUse) and not isinstance(exc, TaskEnded)
+        fail(str(exc), WRONG_USE if is_wrong_use else WENT_WRONG)
 
 
 def table(columns: list[str], rows: list[list[str]]) -> None:

@@ -10,7 +10,7 @@ from canoa.cli import logs, output, serving
 from canoa.cli.greeting import greet
 from canoa.cli.listening import listener, shown_url
 from canoa.cli.loading import load_app
-from canoa.cli.logs import LogFormat, LogLevel
+from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.cli.worker import BrokerUrl, Target
 from canoa.errors import SettingError
 
@@ -27,9 +27,10 @@ def up(
     drain: Annotated[float, typer.Option(min=0, help="Seconds running attempts may go on after a stop.")] = 30.0,
     log_level: LogLevel = logs.Level.WARNING,
     log_format: LogFormat = logs.Format.AUTO,
+    as_json: AsJsonLogs = False,
 ) -> None:
     """Run an app's worker and API here, until SIGTERM or Ctrl-C. With no broker named: the memory broker."""
-    logs.set_up(log_level, log_format)
+    logs.set_up(log_level, logs.Format.JSON if as_json else log_format)
     with output.errors_explained():
         from canoa.worker.worker import WorkerSettings
 

@@ -9,7 +9,7 @@ import typer
 from canoa.cli import logs, output, serving
 from canoa.cli.listening import parse_place
 from canoa.cli.loading import load_app, require_real_broker
-from canoa.cli.logs import LogFormat, LogLevel
+from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.vocabulary import Layer
 
 Target = Annotated[
@@ -33,9 +33,10 @@ def worker(
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait at start for a broker that is away.")] = 30.0,
     log_level: LogLevel = logs.Level.INFO,
     log_format: LogFormat = logs.Format.AUTO,
+    as_json: AsJsonLogs = False,
 ) -> None:
     """Run the actions of an app until SIGTERM or Ctrl-C, then drain."""
-    logs.set_up(log_level, log_format)
+    logs.set_up(log_level, logs.Format.JSON if as_json else log_format)
     with output.errors_explained():
         from canoa.worker.worker import WorkerSettings
 

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from canoa.context import Context
 from canoa.errors import ArgumentsRefused, DoNotRetry, Undecodable
+from canoa.wire import trace
 from canoa.wire.codec import ContentType, Unencodable
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     content_type: str | None
     context: dict[str, Any]
+    trace: dict[str, Any]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +73,7 @@ class ProcessPool:
         """Raises `ChildDied`. Cancelling it kills the child in mid-action."""
         loop = asyncio.get_running_loop()
         async with self._slots:
-            child = self._idle.popleft() if self._idle else await self._started()
+            child = self._kept() or await self._started()
             try:
                 raw = await loop.run_in_executor(self._threads, child.ask, _encode(request))
             except asyncio.CancelledError:
@@ -105,6 +108,15 @@ class ProcessPool:
         self._all.add(child)
         return child
 
+    def _kept(self) -> _Child | None:
+        """One that waits for work and still lives: a death while idle is no fault of the next action."""
+        while self._idle:
+            child = self._idle.popleft()
+            if child.is_alive:
+                return child
+            self._discard(child)
+        return None
+
     def _discard(self, child: _Child) -> None:
         self._all.discard(child)
         child.kill()
@@ -122,6 +134,10 @@ class _Child:
         self._process = start.Process(target=child_main, args=(far_end,), name="canoa-cpu", daemon=True)
         self._process.start()
         far_end.close()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
 
     def ask(self, request: bytes) -> bytes:
         """Blocks; raises EOFError when the child ends first."""
@@ -165,23 +181,39 @@ def _end_with_parent() -> None:
 
 def _perform(request: Request) -> Answer:
     try:
-        action = _find(request.module, request.qualname)
-        arguments = action.signature.decode(request.body, request.content_type)
-        args, kwargs = action.signature.call_form(arguments)
-        if action.signature.takes_context:
-            from canoa.context import Context
+        action, args, kwargs = _prepared(request)
+    except (ArgumentsRefused, Undecodable) as exc:
+        return _refused(exc)
+    except Exception as exc:
+        return _raised(exc)
+    trace.received.set(request.trace)
+    try:
+        value = action.function(*args, **kwargs)
+    except (Exception, SystemExit) as exc:  # an action's `sys.exit()` must not end its process
+        return _raised(exc)
+    try:
+        return Answer(body=action.signature.result.encode(value, ContentType.JSON))
+    except Unencodable as exc:
+        return _refused(exc)
 
-            args = (Context(**request.context), *args)
-        return Answer(body=action.signature.result.encode(action.function(*args, **kwargs), ContentType.JSON))
-    except (ArgumentsRefused, Undecodable, Unencodable) as exc:
-        return Answer(error=str(exc), error_type=type(exc).__name__, is_refused=True)
-    except (Exception, SystemExit) as exc:
-        return Answer(
-            error=str(exc),
-            error_type=type(exc).__name__,
-            traceback=traceback.format_exc(),
-            is_retryable=not isinstance(exc, DoNotRetry),
-        )
+
+def _prepared(request: Request) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    action = _find(request.module, request.qualname)
+    args, kwargs = action.signature.call_form(action.signature.decode(request.body, request.content_type))
+    return action, (Context(**request.context), *args) if action.signature.takes_context else args, kwargs
+
+
+def _refused(exc: Exception) -> Answer:
+    return Answer(error=str(exc), error_type=type(exc).__name__, is_refused=True)
+
+
+def _raised(exc: BaseException) -> Answer:
+    return Answer(
+        error=str(exc),
+        error_type=type(exc).__name__,
+        traceback="".join(traceback.format_exception(exc)),
+        is_retryable=not isinstance(exc, DoNotRetry),
+    )
 
 
 def _find(module: str, qualname: str) -> Any:

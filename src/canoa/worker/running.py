@@ -217,7 +217,7 @@ class Runner:
         variables = copy_context()
         variables.run(trace.received.set, known.trace_headers())
         if action.runs is Runs.IN_PROCESS:
-            return self._in_process(offer, body, message.content_type, self._context(known, limit_s)), variables
+            return self._in_process(offer, known, body, self._context(known, limit_s)), variables
         args, kwargs = action.signature.call_form(action.signature.decode(body, message.content_type))
         if action.signature.takes_context:
             context = self._context(known, limit_s)
@@ -231,7 +231,7 @@ class Runner:
         """Interrupted, the wait ends and the thread goes on: it can look at its context's `is_cancelled`."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, variables.run, _called, function)
 
-    async def _in_process(self, offer: Offer, body: bytes, content_type: str | None, context: Context) -> Encoded:
+    async def _in_process(self, offer: Offer, known: Task, body: bytes, context: Context) -> Encoded:
         if self._processes is None:
             self._processes = ProcessPool(self._process_count)
         function = offer.action.function
@@ -239,8 +239,9 @@ class Runner:
             module=function.__module__,
             qualname=function.__qualname__,
             body=body,
-            content_type=content_type,
+            content_type=known.message.content_type,
             context=context.facts(),
+            trace=dict(known.trace_headers()),
         )
         answer = await self._processes.run(request)
         if answer.error_type:

@@ -40,6 +40,12 @@ Job: TypeAlias = tuple[Offer, Delivery]
 
 TUNE_EVERY_S = 1.0
 
+MAX_TASK_ID_BYTES = 255
+"""What AMQP allows for a message id. A cancellation of anything longer is noise, and is not remembered."""
+
+CONSUMER_TIMEOUT_S = 1800.0
+"""RabbitMQ's own limit, unless its operator raised it, for how long a delivery may stay unacknowledged."""
+
 INTERRUPT_WITHIN_S = 5.0
 """How long interrupted attempts may take to tidy up before their deliveries are left to the broker."""
 
@@ -120,6 +126,10 @@ class Worker:
         for offer in self._offers:
             for consumer in offer.consumers:
                 self._spawn(consumer.wait_ended(), f"watch[{consumer.queue}]")
+        for offer in self._offers:
+            limit_s = offer.policy.timeout_s
+            if not self._app.settings.is_memory and limit_s is not None and limit_s > CONSUMER_TIMEOUT_S:
+                log.warning("timeout_over_consumer_timeout", action=offer.name, timeout_s=limit_s)
         log.info("worker_ready", node_id=self.node_id, actions=list(self.stats), concurrency=self.settings.concurrency)
 
     async def _consume(self, offer: Offer) -> None:
@@ -209,6 +219,8 @@ class Worker:
 
     def _on_cancel(self, delivery: Delivery) -> None:
         delivery.settle()
+        if len(delivery.message.body) > MAX_TASK_ID_BYTES:
+            return
         task_id = TaskId(delivery.message.body.decode(errors="replace"))
         self._cancelled.add(task_id)
         self._runner.interrupt(task_id, Interruption.CANCELLED)

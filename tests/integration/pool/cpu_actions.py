@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from canoa import Backoff, Canoa, Context, DoNotRetry
+from canoa.wire import trace
 
 app = Canoa("lab", broker="memory://")
 
@@ -15,6 +16,12 @@ app = Canoa("lab", broker="memory://")
 @app.action(cpu=True)
 def square(number: int) -> int:
     return number * number
+
+
+@app.action(cpu=True)
+def trace_id() -> str | None:
+    context = trace.current()
+    return context.trace_id if context else None
 
 
 @app.action(cpu=True)

@@ -169,3 +169,19 @@ async def test_a_signal_to_the_whole_group_leaves_it_to_the_worker() -> None:
     os.kill(child, signal.SIGINT)
 
     assert await lab.process_id.call() == child
+
+
+@pytest.mark.usefixtures("worker")
+async def test_it_stays_in_its_trace() -> None:
+    handle = await lab.trace_id.submit()
+
+    assert await handle.result() == handle.id
+
+
+@pytest.mark.usefixtures("worker")
+async def test_a_process_that_dies_idle_costs_the_next_action_nothing() -> None:
+    child = await lab.process_id.call()
+    os.kill(child, signal.SIGKILL)
+    await is_gone(child)
+
+    assert await lab.process_id.call() != child
