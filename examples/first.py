@@ -12,8 +12,8 @@ async def resize(path: str, *, width: int = 100) -> str:
 
 async def main() -> None:
     async with app, app.worker():
-        print(await resize.call("a.png", width=80))
-        print([line async for line in resize.map(["b.png", "c.png"])])
+        print([line async for line in resize.map(["a.png", "b.png"])])
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
@@ -161,6 +162,7 @@ class Canoa:
 
     def new_broker(self, purpose: str) -> Broker:
         """A broker object of the kind the settings name, not yet open."""
+        _refuse_in_a_child_that_is_being_born()
         url = self.settings.broker
         if self.settings.is_memory:
             from canoa.broker.memory import MemoryBroker
@@ -269,3 +271,13 @@ class Canoa:
         from canoa.client.sync import SyncApp
 
         return SyncApp(self)
+
+
+def _refuse_in_a_child_that_is_being_born() -> None:
+    """The process of a `cpu=True` action imports the main module first; starting it there would run it all again."""
+    processes = sys.modules.get("multiprocessing.process")
+    if processes is not None and getattr(processes.current_process(), "_inheriting", False):
+        raise WrongUse(
+            "the process of a cpu=True action imports your main module, which starts the program again; "
+            'put what starts it under `if __name__ == "__main__":`'
+        )

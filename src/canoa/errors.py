@@ -65,11 +65,15 @@ class Unroutable(WrongUse):
 class UnknownAction(WrongUse):
     """Nobody ever offered this action on this broker."""
 
-    def __init__(self, action: str) -> None:
-        super().__init__(
-            f"no worker has ever offered action {action!r} on this broker; "
-            f"start one (`canoa worker module:app`), or declare its queue first (`canoa actions declare module:app`)"
+    def __init__(self, action: str, *, is_memory: bool = False) -> None:
+        remedy = (
+            "no broker is named, so this is the memory broker of this process alone: "
+            "open `app.worker()` here, or set CANOA_BROKER"
+            if is_memory
+            else "start one (`canoa worker module:app`), "
+            "or declare its queue first (`canoa actions declare module:app`)"
         )
+        super().__init__(f"no worker has ever offered action {action!r} on this broker; {remedy}")
         self.action = action
 
 

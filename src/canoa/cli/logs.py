@@ -65,9 +65,10 @@ class _TextFormatter(logging.Formatter):
         level = record.levelname.lower()
         if not os.environ.get("NO_COLOR") and sys.stderr.isatty():
             level = f"\x1b[{_COLOURS.get(record.levelname, '0')}m{level}\x1b[0m"
-        shown = " ".join(f"{key}={_short(value)}" for key, value in facts.items())
+        shown = " ".join(f"{key}={_short(value)}" for key, value in facts.items() if key != "traceback")
         line = f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {level} {event} {shown}".rstrip()
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        trace = self.formatException(record.exc_info) if record.exc_info else facts.get("traceback", "")
+        return f"{line}\n{trace.rstrip()}" if trace else line
 
 
 def _short(value: object) -> str:

@@ -63,13 +63,13 @@ class Sending:
         if self._is_in_doubt and isinstance(outcome, BrokerUnreachable):
             # "Nothing was sent" holds for the last try only.
             return DeliveryUnknown(f"task {self._handle.id} was sent once, without an answer; then: {outcome}")
-        return named(outcome, self._handle.action)
+        return named(outcome, self._handle.action, is_memory=self._session.is_memory)
 
     def _tell(self, error: CanoaError | None) -> None:
         if self._accepted is not None and not self._accepted.done():
             self._accepted.set_result(error)
 
 
-def named(outcome: CanoaError, action: ActionName) -> CanoaError:
+def named(outcome: CanoaError, action: ActionName, *, is_memory: bool) -> CanoaError:
     """What the broker calls unroutable is, to a caller, an action that nobody ever offered."""
-    return UnknownAction(action) if isinstance(outcome, Unroutable) else outcome
+    return UnknownAction(action, is_memory=is_memory) if isinstance(outcome, Unroutable) else outcome

@@ -47,6 +47,7 @@ class Session:
     def __init__(self, app: Canoa) -> None:
         self.loop = asyncio.get_running_loop()
         self.is_open = False
+        self.is_memory = app.settings.is_memory
         self.replies = Replies(app.settings.max_payload_bytes)
         self._app = app
         self._broker: Broker | None = None
@@ -202,9 +203,10 @@ class Session:
             for handle, publication in prepared:
                 outcome = None if publication is None else next(outcomes)
                 if outcome is not None and not (options.result == "reply" and handle.is_answered):
-                    self.replies.drop(handle, named(outcome, action.name))
+                    error = named(outcome, action.name, is_memory=self.is_memory)
+                    self.replies.drop(handle, error)
                     if not return_errors:
-                        raise named(outcome, action.name)
+                        raise error
         except BaseException:
             self.replies.drop_unseen([handle for handle, _ in prepared])
             raise

@@ -104,10 +104,13 @@ def error_from(message: Message, task_id: TaskId) -> errors.TaskEnded:
     kind: Any = kinds.get(message.type or "")
     if kind is not None:
         return kind(what.message, task_id=task_id)  # type: ignore[no-any-return]
-    return errors.ActionFailed(
+    failed = errors.ActionFailed(
         f"{what.error_type}: {what.message}" if what.error_type else what.message,
         task_id=task_id,
         error_type=what.error_type,
         attempts=what.attempts,
         remote_traceback=what.traceback,
     )
+    if what.traceback:
+        failed.add_note(f"In the worker:\n{what.traceback.rstrip()}")
+    return failed

@@ -126,6 +126,7 @@ class Offer:
             attempt=known.attempt,
             outcome=outcome.value,
             error=f"{what.error_type}: {what.message}" if what.error_type else what.message,
+            **({"traceback": what.traceback} if what.traceback else {}),
         )
         reply_to = known.message.reply_to
         bury = partial(self._bury, known.message, delivery, outcome, what)

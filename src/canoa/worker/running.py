@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context as Variables
 from contextvars import copy_context
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from canoa.action import Runs
@@ -25,11 +26,15 @@ from canoa.worker.processes import Answer, ChildDied, ProcessPool, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from types import TracebackType
 
     from canoa.broker.port import Delivery
     from canoa.vocabulary import TaskId
     from canoa.wire.task import Task
     from canoa.worker.offer import Offer
+
+
+_OWN_FOLDER = str(Path(__file__).parent)
 
 
 class Cancellations(Protocol):
@@ -271,8 +276,16 @@ def _called(function: Callable[[], Any]) -> Any:
 
 def _failure(exc: BaseException, known: Task) -> result.Failure:
     """A traceback only for what the action's own code raised: ours says nothing to its author."""
-    text = "" if isinstance(exc, WrongUse) else "".join(traceback.format_exception(exc))
+    shown = traceback.format_exception(type(exc), exc, _from_the_action_on(exc.__traceback__))
+    text = "" if isinstance(exc, WrongUse) else "".join(shown)
     return result.failure(str(exc), error_type=type(exc).__name__, attempts=known.attempt, traceback=text)
+
+
+def _from_the_action_on(trace: TracebackType | None) -> TracebackType | None:
+    """Without the frames of the worker that called it."""
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
+        trace = trace.tb_next
+    return trace
 
 
 def _failure_told(answer: Answer, known: Task) -> result.Failure:

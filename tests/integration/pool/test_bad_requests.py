@@ -19,10 +19,12 @@ async def test_an_action_nobody_offers_is_refused_with_how_to_offer_it(app: Cano
     async def resize(path: str) -> str:
         return path
 
-    said = (
-        r"^no worker has ever offered action 'shop.resize' on this broker; start one \(`canoa worker module:app`\), "
-        r"or declare its queue first \(`canoa actions declare module:app`\)$"
+    remedy = (
+        r"no broker is named, .*: open `app\.worker\(\)` here, or set CANOA_BROKER$"
+        if app.settings.is_memory
+        else r"start one \(`canoa worker module:app`\), or declare its queue first \(`canoa actions declare .*`\)$"
     )
+    said = rf"^no worker has ever offered action 'shop.resize' on this broker; {remedy}"
     with pytest.raises(UnknownAction, match=said):
         await resize.submit("a.png")
     with pytest.raises(UnknownAction, match=said):

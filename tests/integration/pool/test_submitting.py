@@ -76,11 +76,13 @@ async def test_what_the_action_raised_is_told_in_its_own_words(memory_app: Canoa
         raise LookupError("no such picture: 50% off")
 
     async with memory_app.worker():
-        with pytest.raises(ActionFailed, match=r"^LookupError: no such picture: 50% off$") as caught:
+        with pytest.raises(ActionFailed, match=r"^LookupError: no such picture: 50% off") as caught:
             await fails.call()
 
     assert (caught.value.error_type, caught.value.attempts) == ("LookupError", 1)
     assert "in fails" in caught.value.remote_traceback
+    assert "driving.py" not in caught.value.remote_traceback
+    assert caught.value.__notes__ == [f"In the worker:\n{caught.value.remote_traceback.rstrip()}"]
 
 
 async def test_messagepack_carries_what_json_cannot() -> None:

@@ -47,6 +47,7 @@ class Caller:
     """As much of a session as sending needs."""
 
     def __init__(self, *, patience_s: float = 60.0) -> None:
+        self.is_memory = False
         self.loop = asyncio.get_running_loop()
         self.is_open = True
         self.replies = Replies(1000)
