@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -143,7 +144,7 @@ class LinkKeeper:
         raise AssertionError("delays() never ends")
 
 
-class ChannelKeeper:
+class ChannelKeeper(ABC):
     """Keeps one channel set up on a kept link. Subclasses say what set up means.
 
     `ended` resolves when it is closed by us, and raises when setting up is refused for good.
@@ -157,11 +158,11 @@ class ChannelKeeper:
         self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def _set_up(self, link: Link, channel: Channel) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _set_up(self, link: Link, channel: Channel) -> None: ...
 
-    def _torn_down(self, error: AmqpError) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _torn_down(self, error: AmqpError) -> None: ...
 
     async def start(self) -> None:
         """Return once set up for the first time, or raise why it cannot be."""
