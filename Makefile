@@ -43,7 +43,7 @@ lock: export PATH := $(CURDIR)/$(BIN):$(PATH)
 lock: .venv/ready ## Resolve the dependencies anew, by hash
 	@command -v uv >/dev/null || $(BIN)/pip install -q uv
 	@$(LOCK) --all-extras --group dev pyproject.toml -o requirements/dev.lock
-	@$(LOCK) --group bench -c requirements/dev.lock pyproject.toml -o requirements/bench.lock
+	@$(LOCK) --extra server --group bench -c requirements/dev.lock pyproject.toml -o requirements/bench.lock
 
 clean: ## Remove the environments and all that was generated
 	@rm -rf .venv .venv-bench build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -31,6 +31,18 @@ class BrokerRefusedMessage(CanoaError):
     """The broker answered no (`basic.nack`): its queue is full or failed. It was not stored; retrying is safe."""
 
 
+class StoreUnreachable(CanoaError):
+    """No link to the store, or it broke before the answer came. Retrying is safe: changes are idempotent."""
+
+
+class StoreFull(CanoaError):
+    """The store has no room (disk full). Nothing was accepted; retrying is safe, once there is room."""
+
+
+class NobodyKeeps(CanoaError):
+    """Nobody keeps results on this broker, or nobody answers just now. Nothing was sent; retrying is safe."""
+
+
 class ResultNotReady(CanoaError, TimeoutError):
     """The wait ended before the task did. The handle stays usable: wait again, or cancel it."""
 
@@ -99,6 +111,24 @@ class PayloadTooLarge(WrongUse):
 
 class Undecodable(WrongUse):
     """Bytes that are not what they claim to be: content type, compression, JSON or msgpack, nesting."""
+
+
+class UnknownTask(WrongUse):
+    """The store knows no task of this id: it was never kept, or its retention is over."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(
+            f"no task {task_id!r:.80} is kept here; only tasks with result='keep' are, until their retention is over"
+        )
+        self.task_id = task_id
+
+
+class StoreTooNew(WrongUse):
+    """The store was written by a newer version of Canoa. Nothing was changed."""
+
+
+class StoreTaken(WrongUse):
+    """Another process already runs on this folder's store."""
 
 
 class SettingError(WrongUse):

@@ -17,6 +17,15 @@ DEAD = "canoa.dead"
 CANCEL = "canoa.cancel"
 """Fanout of cancellation notices; every worker binds a queue of its own."""
 
+SUBMIT = "canoa.submit"
+"""Queue of tasks that a store is to accept (`result="keep"`)."""
+
+RESULTS = "canoa.results"
+"""Queue of the results that recorders write down."""
+
+EVENTS = "canoa.events"
+"""Topic exchange of what happens to tasks: key `<kind>.<task id>`, such as `progress.0192…`."""
+
 REPLY_EXPIRES_S = 600.0
 """How long results wait for a caller that lost its link. Longer bridges longer cuts, and keeps garbage longer."""
 
@@ -61,6 +70,7 @@ def shared() -> list[Declaration]:
     """
     declared: list[Declaration] = [
         Exchange(name=CANCEL, kind=ExchangeKind.FANOUT),
+        Exchange(name=EVENTS, kind=ExchangeKind.TOPIC),
         Exchange(name=DEAD, kind=ExchangeKind.FANOUT),
         Queue(name=DEAD),
         Binding(exchange=DEAD, queue=DEAD),
@@ -73,6 +83,18 @@ def shared() -> list[Declaration]:
             Binding(exchange=name, queue=name),
         ]
     return declared
+
+
+def recorder() -> list[Declaration]:
+    """What recorders consume, besides the dead letters. Declared by them alone: who submits a task to be kept where
+    nobody ever kept one hears so at once."""
+    return [Queue(name=SUBMIT), Queue(name=RESULTS)]
+
+
+def event_queue(client_id: str, *keys: str) -> list[Declaration]:
+    """A queue of one listener's own; what happens while it is away, it misses."""
+    queue = Queue(name=f"canoa.events.{client_id}", expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)
+    return [queue, *(Binding(exchange=EVENTS, queue=queue.name, key=key) for key in keys)]
 
 
 def of_action(action: str, *, quorum: bool = False, max_priority: int | None = None) -> list[Declaration]:

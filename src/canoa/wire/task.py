@@ -27,6 +27,7 @@ DEADLINE: Final = "canoa-deadline"  # epoch milliseconds: no attempt starts afte
 RETRIES: Final = "canoa-retries"  # when the caller asked for other than the action's own
 TIMEOUT: Final = "canoa-timeout"  # milliseconds, likewise
 IDEMPOTENCY_KEY: Final = "canoa-idempotency-key"
+RUN: Final = "canoa-run"  # of a kept task that was sent again after its end, from 1 on
 
 MAX_COUNT: Final = 2**31 - 1
 MAX_MS: Final = 2**53
@@ -49,6 +50,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     retries: int | None = None
     timeout_s: float | None = None
     idempotency_key: str | None = None
+    run: int = 0
 
     def trace_headers(self) -> Mapping[str, HeaderValue]:
         """A task submitted outside any trace starts one, under its own id; nothing needs to be sent to say so."""
@@ -93,6 +95,8 @@ def read(message: Message, action: ActionName) -> Task:
         known["timeout_s"] = _integer(headers, TIMEOUT, 1, MAX_MS) / 1000
     if IDEMPOTENCY_KEY in headers:
         known["idempotency_key"] = _text(headers, IDEMPOTENCY_KEY)
+    if RUN in headers:
+        known["run"] = _integer(headers, RUN, 0, MAX_COUNT)
     return Task(id=task_id, action=action, message=message, **known)
 
 

@@ -1,0 +1,128 @@
+"""What the desk tells: the shapes that the HTTP API, the system actions and the CLI show. Times are UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmitOptions:
+    """How one submit differs from the action's own settings. None: as the action says."""
+
+    timeout: float | None = None
+    retry: int | None = None
+    queue_timeout: float | None = None
+    priority: int | None = None
+    idempotency_key: str | None = None
+    after: float | None = None  # seconds from now
+    at: datetime | None = None  # not before
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One task to submit. `arguments`: keyed by parameter."""
+
+    action: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    options: SubmitOptions = SubmitOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submitted:
+    """Accepted, and stored. `is_new` is False when its idempotency key was known: then it is that task's id."""
+
+    id: str
+    action: str
+    is_new: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskView:
+    id: str
+    action: str
+    state: str
+    outcome: str | None
+    submitted_at: datetime
+    due_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    attempts: int
+    node_id: str | None
+    error: str | None
+    progress: float | None
+    progress_text: str | None
+    run: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultView:
+    """`result` is there when `outcome` is `ok`; `traceback` is the worker's. While it has not ended: neither."""
+
+    task: TaskView
+    result: Any = None
+    error_type: str | None = None
+    traceback: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskPage:
+    """`next`: give it as `cursor` for the page behind this one; None: this was the last."""
+
+    tasks: list[TaskView]
+    next: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LetterView:
+    task_id: str
+    action: str
+    reason: str
+    error: str
+    traceback: str
+    attempts: int
+    node_id: str | None
+    origin: str
+    dead_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class LetterPage:
+    letters: list[LetterView]
+    next: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Redriven:
+    """`skipped`: not among the dead letters, or redriven before."""
+
+    redriven: list[str]
+    skipped: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionView:
+    """What an app offers; `waiting` and `workers` as the broker sees it, None where its queue does not exist yet."""
+
+    action: str
+    parameters: str
+    runs: str
+    timeout_s: float | None
+    retry: int
+    waiting: int | None = None
+    workers: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """What happened to a task: `accepted`, `progress`, `ended`, `dead`, `redriven`; `lagged` to a listener that was
+    too slow and missed some."""
+
+    kind: str
+    task_id: str
+    action: str
+    at: datetime
+    outcome: str | None = None
+    progress: float | None = None
+    text: str | None = None
