@@ -7,14 +7,16 @@ The words and the promises live here. `sqlite.py` keeps them in a file, `postgre
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
 from canoa.broker.port import Message, Publication
 from canoa.execution.outcome import Outcome
 from canoa.vocabulary import ActionName, NodeId, TaskId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # --- What is kept -----------------------------------------------------------------------------------
 
