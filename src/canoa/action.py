@@ -10,7 +10,7 @@ import enum
 import inspect
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import msgspec
 
@@ -45,10 +45,13 @@ MAX_S: Final = 10 * 365 * 86_400
 """Ten years: more is a mistake in the unit, and milliseconds of it still fit into every header."""
 
 
+ResultMode: TypeAlias = Literal["reply", "keep", "none"]
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How one submit differs from the action's own settings. None: as the action says."""
 
-    result: Literal["reply", "none"] = "reply"
+    result: ResultMode = "reply"
     priority: int | None = None
     timeout: float | None = None
     retry: int | None = None
@@ -58,8 +61,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """A worker would refuse these, and nobody would hear of it: so they are refused before they are sent."""
-        if self.result not in ("reply", "none"):
-            raise SettingError(f"result={self.result!r:.40}: use 'reply', or 'none' where nobody waits")
+        if self.result not in ("reply", "keep", "none"):
+            raise SettingError(
+                f"result={self.result!r:.40}: use 'reply', 'keep' for one that outlives its caller, or 'none'"
+            )
         _check_seconds("timeout", self.timeout)
         _check_seconds("queue_timeout", self.queue_timeout)
         if self.retry is not None and (type(self.retry) is not int or not 0 <= self.retry < 2**31):
@@ -130,7 +135,7 @@ class Action(Generic[P, C, R]):
     def using(
         self,
         *,
-        result: Literal["reply", "none"] = "reply",
+        result: ResultMode = "reply",
         priority: int | None = None,
         timeout: float | None = None,
         retry: int | None = None,
@@ -139,7 +144,9 @@ class Action(Generic[P, C, R]):
     ) -> Submitting[P, R]:
         """The same action, submitted in another way: `resize.using(queue_timeout=10).submit("a.png")`.
 
-        `result="none"`: nobody waits for it. `queue_timeout`: no attempt starts later than that many seconds from now.
+        `result="keep"`: a store accepts it and keeps its result, which `app.handle(id)` finds again; what was submitted
+        with the same `idempotency_key` is the same task. `result="none"`: nobody waits for it. `queue_timeout`: no
+        attempt starts later than that many seconds from now.
         """
         options = Options(
             result=result,
@@ -197,7 +204,7 @@ class Submitting(Generic[P, R]):
 
     async def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
         session = await self._app.session()
-        if self._options.result == "none":  # no result will prove that it was accepted
+        if self._options.result != "reply":  # a store accepts it, or no result will prove that it was accepted
             return await (await session.submit(self._action, self._options, args, kwargs)).result()  # type: ignore[no-any-return]
         handle: Handle[R] = session.start(self._action, self._awaited(), args, kwargs)
         try:

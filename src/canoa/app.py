@@ -13,7 +13,7 @@ from canoa.action import Action
 from canoa.errors import ActionDefinitionError, SettingError, UnknownAction, WrongUse
 from canoa.execution.policy import Backoff, Policy
 from canoa.urn import action_name, checked_part
-from canoa.vocabulary import ActionName
+from canoa.vocabulary import ActionName, TaskId
 from canoa.wire.codec import ContentType
 
 if TYPE_CHECKING:
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from canoa.broker.memory import MemoryHub
     from canoa.broker.port import Broker, Depth
     from canoa.client.handle import Handle
+    from canoa.client.kept import KeptHandle
     from canoa.client.session import Session
     from canoa.client.sync import SyncApp
     from canoa.context import Context
+    from canoa.recorder.accepting import Acceptor
     from canoa.worker.worker import Worker, WorkerSettings
 
 P = ParamSpec("P")
@@ -68,6 +70,8 @@ class Canoa:
         self._sessions: dict[asyncio.AbstractEventLoop, Session] = {}
         self._worker_loops: list[asyncio.AbstractEventLoop] = []
         self._hub: tuple[asyncio.AbstractEventLoop, MemoryHub] | None = None
+        self.acceptor: Acceptor | None = None
+        """Set by `canoa up` on the memory broker: what is submitted here is stored first."""
 
     def __repr__(self) -> str:
         broker = settings_module.without_password(self.settings.broker)
@@ -193,6 +197,15 @@ class Canoa:
             )
         return self._hub[1]
 
+    def twin(self, name: str) -> Canoa:
+        """Another app on the very same broker, also where that lives in this process."""
+        twin = Canoa(name)
+        twin.settings = self.settings
+        if self.settings.is_memory:
+            self._memory_hub()
+            twin._hub = self._hub
+        return twin
+
     async def session(self) -> Session:
         """The open session of the running event loop."""
         from canoa.client.session import Session
@@ -211,6 +224,17 @@ class Canoa:
         """Submit an action this program does not define, its arguments already encoded: the worker checks them."""
         session = await self.session()
         return await session.submit_raw(action_name(name), body, content_type.value)
+
+    @overload
+    def handle(self, task_id: str) -> KeptHandle[Any]: ...
+    @overload
+    def handle(self, task_id: str, action: Action[..., Any, R]) -> KeptHandle[R]: ...
+    def handle(self, task_id: str, action: Action[..., Any, Any] | None = None) -> KeptHandle[Any]:
+        """A task that was submitted with `result="keep"`, by whomever and whenever. With its action, the result has
+        the type that it returns."""
+        from canoa.client.kept import KeptHandle
+
+        return KeptHandle(self, TaskId(task_id), action)
 
     async def depth(self, name: str) -> Depth:
         """How many tasks wait for an action, and how many workers take them. Raises `QueueMissing`."""

@@ -26,9 +26,10 @@ class Failed(Generic[R]):
 class Handle(Generic[R]):
     """Await `result()`. Forgetting a handle does no harm: the task runs all the same."""
 
-    def __init__(self, session: Session, task_id: TaskId, action: ActionName) -> None:
+    def __init__(self, session: Session, task_id: TaskId, action: ActionName, *, is_kept: bool = False) -> None:
         self.id = task_id
         self.action = action
+        self.is_kept = is_kept
         self._session = session
         self._ended: asyncio.Future[R | Failed[R]] = session.loop.create_future()
 
@@ -70,6 +71,8 @@ class Handle(Generic[R]):
         text = f"task {self.id} ({self.action}) was cancelled by its caller"
         self._session.replies.drop(self, TaskCancelled(text, task_id=self.id))
         await self._session.announce_cancel(self.id)
+        if self.is_kept:
+            await self._session.cancel_kept(self.id)
 
     # --- For the session --------------------------------------------------------------------------
 

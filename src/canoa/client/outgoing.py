@@ -9,11 +9,11 @@ from canoa.broker import topology
 from canoa.broker.port import HeaderValue, Message, Publication
 from canoa.errors import SettingError
 from canoa.wire import packing, task
-from canoa.wire.ids import new_task_id
+from canoa.wire.ids import new_task_id, task_id_of_key
 
 if TYPE_CHECKING:
     from canoa.action import Action, Options
-    from canoa.vocabulary import ActionName
+    from canoa.vocabulary import ActionName, TaskId
 
 MAX_EXPIRATION_S: Final = 4_000_000.0
 """RabbitMQ closes the channel over a TTL of more than 2^32 ms, about 49 days. What may wait longer gets none."""
@@ -33,7 +33,7 @@ def publication(
 
     Raises `PayloadTooLarge`, and `SettingError` for a priority that the action does not keep.
     """
-    task_id, now_s = new_task_id(), time.time()
+    task_id, now_s = _task_id(name, options), time.time()
     packed, encoding = packing.pack(body, limit_bytes, f"arguments of {name}")
     message = Message(
         body=packed,
@@ -42,12 +42,20 @@ def publication(
         headers=_headers(options, now_s),
         persistent=not options.is_awaited,
         priority=None if options.priority is None else _priority(options.priority, action),
-        reply_to=reply_to if options.result == "reply" else None,
+        reply_to=reply_to if options.result != "none" else None,
         expiration_s=_expiration_s(options, action),
         message_id=task_id,
         type=name,
     )
-    return Publication(message=message, key=topology.action_queue_name(name))
+    queue = topology.SUBMIT if options.result == "keep" else topology.action_queue_name(name)
+    return Publication(message=message, key=queue)
+
+
+def _task_id(name: ActionName, options: Options) -> TaskId:
+    """Where a store accepts it, the key is the task."""
+    if options.result == "keep" and options.idempotency_key is not None:
+        return task_id_of_key(name, options.idempotency_key)
+    return new_task_id()
 
 
 def _headers(options: Options, now_s: float) -> dict[str, HeaderValue]:
@@ -60,6 +68,7 @@ def _headers(options: Options, now_s: float) -> dict[str, HeaderValue]:
         headers[task.RETRIES] = options.retry
     if options.idempotency_key is not None:
         headers[task.IDEMPOTENCY_KEY] = options.idempotency_key
+        headers[task.SENT] = int(now_s * 1000)  # an id made from a key does not tell it
     return headers
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown, UnknownAction, Unroutable
+from canoa.broker import topology
+from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown, NobodyKeeps, UnknownAction, Unroutable
 
 if TYPE_CHECKING:
     import asyncio
@@ -63,13 +64,18 @@ class Sending:
         if self._is_in_doubt and isinstance(outcome, BrokerUnreachable):
             # "Nothing was sent" holds for the last try only.
             return DeliveryUnknown(f"task {self._handle.id} was sent once, without an answer; then: {outcome}")
-        return named(outcome, self._handle.action, is_memory=self._session.is_memory)
+        return named(outcome, self._publication, self._handle.action, is_memory=self._session.is_memory)
 
     def _tell(self, error: CanoaError | None) -> None:
         if self._accepted is not None and not self._accepted.done():
             self._accepted.set_result(error)
 
 
-def named(outcome: CanoaError, action: ActionName, *, is_memory: bool) -> CanoaError:
-    """What the broker calls unroutable is, to a caller, an action that nobody ever offered."""
-    return UnknownAction(action, is_memory=is_memory) if isinstance(outcome, Unroutable) else outcome
+def named(outcome: CanoaError, publication: Publication, action: ActionName, *, is_memory: bool) -> CanoaError:
+    """What the broker calls unroutable is, to a caller, an action that nobody ever offered, or a task that nobody would
+    keep."""
+    if not isinstance(outcome, Unroutable):
+        return outcome
+    if publication.key == topology.SUBMIT:
+        return NobodyKeeps(f"nobody keeps the result of {action} here; start `canoa recorder`, or use result='reply'")
+    return UnknownAction(action, is_memory=is_memory)

@@ -12,6 +12,8 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from canoa.action import Options
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
@@ -20,9 +22,18 @@ from canoa.client.broker_life import BrokerLife
 from canoa.client.handle import Handle
 from canoa.client.replies import Kept, Replies
 from canoa.client.sending import Sending, named
-from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown, TaskExpired, WrongUse
+from canoa.errors import (
+    BrokerUnreachable,
+    CanoaError,
+    DeliveryUnknown,
+    QueueMissing,
+    TaskExpired,
+    UnknownAction,
+    WrongUse,
+)
 from canoa.logs import get_logger
 from canoa.vocabulary import ActionName, TaskId
+from canoa.wire.codec import ContentType
 from canoa.wire.ids import new_client_id, new_task_id
 
 if TYPE_CHECKING:
@@ -42,6 +53,9 @@ GRACE_S = 1.0
 
 CLOSE_WITHIN_S = 2.0
 
+SYSTEM_CANCEL = ActionName("canoa.cancel")
+"""What recorders offer to end a kept task (`recorder/system.py`)."""
+
 
 class Session:
     def __init__(self, app: Canoa) -> None:
@@ -58,6 +72,7 @@ class Session:
         self._following: asyncio.Task[None]
         self._opening = asyncio.Lock()
         self._is_closed = False
+        self._offered: set[ActionName] = set()
 
     # --- Life -------------------------------------------------------------------------------------
 
@@ -163,12 +178,22 @@ class Session:
     # --- Sending ------------------------------------------------------------------------------------
 
     async def submit(self, action: Action[..., Any, Any], options: Options, args: Any, kwargs: Any) -> Handle[Any]:
+        if options.result == "keep":
+            await self._check_offered(action.name)
         return await self._accepted(*self._prepare(action, options, args, kwargs))
 
-    async def submit_raw(self, name: ActionName, body: bytes, content_type: str) -> Handle[Any]:
-        return await self._accepted(*self._prepare_raw(name, body, content_type, Options(), None))
+    async def submit_raw(
+        self, name: ActionName, body: bytes, content_type: str, options: Options | None = None
+    ) -> Handle[Any]:
+        options = options or Options()
+        if options.result == "keep":
+            await self._check_offered(name)
+        return await self._accepted(*self._prepare_raw(name, body, content_type, options, None))
 
     async def _accepted(self, handle: Handle[Any], publication: Publication) -> Handle[Any]:
+        if self._app.acceptor is not None:
+            await self._stored([(handle, publication)])
+            return handle
         accepted: asyncio.Future[CanoaError | None] = self.loop.create_future()
         self._post(publication, handle, accepted)
         try:
@@ -179,6 +204,26 @@ class Session:
         if error is not None:
             raise error
         return handle
+
+    async def _stored(self, prepared: Sequence[tuple[Handle[Any], Publication]]) -> None:
+        """The broker dies with this process, so the store of this process says yes."""
+        acceptor = self._app.acceptor
+        assert acceptor is not None
+        try:
+            await acceptor.take_each([publication.message for _, publication in prepared])
+        except BaseException:
+            self.replies.drop_unseen([handle for handle, _ in prepared])
+            raise
+
+    async def _check_offered(self, name: ActionName) -> None:
+        """A store takes a task for anybody, so what nobody ever offered is told apart before it is sent."""
+        if name in self._offered:
+            return
+        try:
+            await self._connected().depth(topology.action_queue_name(name))
+        except QueueMissing as exc:
+            raise UnknownAction(name, is_memory=self.is_memory) from exc
+        self._offered.add(name)
 
     def start(self, action: Action[..., Any, Any], options: Options, args: Any, kwargs: Any) -> Handle[Any]:
         """Without waiting for the confirm: the result itself will prove it. A refusal ends the handle."""
@@ -195,15 +240,22 @@ class Session:
         self, action: Action[..., Any, Any], options: Options, calls: Sequence[Args], *, return_errors: bool = False
     ) -> list[Handle[Any]]:
         """Raises the first refusal; with `return_errors`, what is refused ends its own handle alone."""
+        if options.result == "keep":
+            await self._check_offered(action.name)
         prepared: list[tuple[Handle[Any], Publication | None]] = []
         try:
             for call in calls:
                 prepared.append(self._prepare_or_fail(action, options, call, is_failing=return_errors))
+            if self._app.acceptor is not None and not options.is_awaited:
+                await self._stored([(handle, each) for handle, each in prepared if each is not None])
+                return [handle for handle, _ in prepared]
             outcomes = iter(await self._publish_all([each for _, each in prepared if each is not None]))
             for handle, publication in prepared:
                 outcome = None if publication is None else next(outcomes)
-                if outcome is not None and not (options.result == "reply" and handle.is_answered):
-                    error = named(outcome, action.name, is_memory=self.is_memory)
+                if publication is None or outcome is None:
+                    continue
+                if not (options.result != "none" and handle.is_answered):
+                    error = named(outcome, publication, action.name, is_memory=self.is_memory)
                     self.replies.drop(handle, error)
                     if not return_errors:
                         raise error
@@ -257,8 +309,9 @@ class Session:
         publication = outgoing.publication(
             name, body, content_type, options, action=action, reply_to=self._reply_to, limit_bytes=limit
         )
-        handle: Handle[Any] = Handle(self, TaskId(publication.message.message_id or ""), name)
-        if options.result == "reply":
+        is_kept = options.result == "keep"
+        handle: Handle[Any] = Handle(self, TaskId(publication.message.message_id or ""), name, is_kept=is_kept)
+        if options.result != "none":
             kept = Kept(publication) if options.is_awaited else None
             self.replies.expect(handle, None if action is None else action.signature.result, kept)
             self._watch_clock(handle, options, action)
@@ -281,6 +334,12 @@ class Session:
 
     async def depth(self, action: ActionName) -> Depth:
         return await self._connected().depth(topology.action_queue_name(action))
+
+    async def cancel_kept(self, task_id: TaskId) -> None:
+        """The store hears it like any task, and ends it there."""
+        body = msgspec.json.encode({"task_id": task_id})
+        with suppress(CanoaError):
+            await self.submit_raw(SYSTEM_CANCEL, body, ContentType.JSON.value, Options(result="none"))
 
     async def announce_cancel(self, task_id: TaskId) -> None:
         """To every worker there is. Nobody listening is fine; no link is not our caller's problem either."""

@@ -1,1 +1,240 @@
 """The desk: everything one may ask about kept tasks, answered for the HTTP API and for the system actions alike."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from canoa.action import Options
+from canoa.broker import topology
+from canoa.broker.port import Message, Publication
+from canoa.client import outgoing
+from canoa.errors import CanoaError, QueueMissing, SettingError, UnknownTask
+from canoa.execution.outcome import Outcome
+from canoa.recorder import showing
+from canoa.recorder.times import as_time, now_ms
+from canoa.recorder.views import (
+    ActionView,
+    Event,
+    LetterPage,
+    LetterView,
+    Redriven,
+    Request,
+    ResultView,
+    Submitted,
+    TaskPage,
+    TaskView,
+)
+from canoa.store.port import End, Redrive, State, TaskFilter
+from canoa.urn import action_name
+from canoa.vocabulary import ActionName, TaskId
+from canoa.wire import result
+from canoa.wire.codec import ContentType
+from canoa.wire.ids import new_task_id
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from canoa.action import Action
+    from canoa.app import Canoa
+    from canoa.recorder.service import Recorder
+    from canoa.store.port import TaskRow
+
+MAX_PAGE: Final = 500
+LOOK_EVERY_S: Final = 5.0
+"""How often a waiter looks into the store: events of other recorders may be missed while a link is down."""
+
+
+class Desk:
+    """`app`: whose actions are known here by their parameters; None where a recorder serves any app."""
+
+    def __init__(self, recorder: Recorder, app: Canoa | None, *, max_payload_bytes: int) -> None:
+        self._recorder = recorder
+        self._store = recorder.store
+        self._app = app
+        self._limit_bytes = max_payload_bytes
+
+    # --- Submitting ---------------------------------------------------------------------------------
+
+    async def submit(self, request: Request) -> Submitted:
+        """Stored when it returns. Raises `ArgumentsRefused` and `UnknownAction` before anything is stored."""
+        message = self._message(request)
+        accepted = await self._recorder.acceptor.take(message)
+        return Submitted(id=message.message_id or "", action=message.type or "", is_new=accepted.is_new)
+
+    async def submit_many(self, requests: list[Request]) -> list[Submitted]:
+        """All or nothing."""
+        messages = [self._message(request) for request in requests]
+        accepted = await self._recorder.acceptor.take_all(messages)
+        return [
+            Submitted(id=message.message_id or "", action=message.type or "", is_new=answer.is_new)
+            for message, answer in zip(messages, accepted, strict=True)
+        ]
+
+    def _message(self, request: Request) -> Message:
+        name = action_name(request.action)
+        known = self._known(name)
+        body = msgspec.json.encode(request.arguments)
+        if known is not None:
+            known.signature.decode(body, ContentType.JSON.value)
+        given = request.options
+        options = Options(
+            result="keep",
+            priority=given.priority,
+            timeout=given.timeout,
+            retry=given.retry,
+            queue_timeout=given.queue_timeout,
+            idempotency_key=given.idempotency_key,
+        )
+        publication = outgoing.publication(
+            name, body, ContentType.JSON.value, options, action=known, reply_to="", limit_bytes=self._limit_bytes
+        )
+        return msgspec.structs.replace(publication.message, reply_to=None)
+
+    def _known(self, name: ActionName) -> Action[..., Any, Any] | None:
+        return None if self._app is None else self._app.actions.get(name)
+
+    # --- One task -----------------------------------------------------------------------------------
+
+    async def task(self, task_id: str) -> TaskView:
+        return showing.task(await self._row(task_id))
+
+    async def result(self, task_id: str, *, wait_s: float = 0) -> ResultView:
+        """As soon as it ended, or after `wait_s` as it stands."""
+        row = await self._row(task_id)
+        give_up_s = time.monotonic() + wait_s
+        while row.state is not State.ENDED and (left_s := give_up_s - time.monotonic()) > 0:
+            await self._recorder.events.wait_ended(row.id, min(left_s, LOOK_EVERY_S))
+            row = await self._row(task_id)
+        answer = await self._store.result(row.id) if row.state is State.ENDED else None
+        return showing.result(row, answer, self._limit_bytes)
+
+    async def cancel(self, task_id: str) -> TaskView:
+        """It ends as cancelled, unless it has ended; workers that hear of it skip or interrupt it."""
+        row = await self._row(task_id)
+        if row.state is not State.ENDED:
+            what = result.failure("cancelled", attempts=row.attempts)
+            change = End(
+                task_id=row.id,
+                action=row.action,
+                outcome=Outcome.CANCELLED,
+                result=result.failure_message(row.id, Outcome.CANCELLED, what),
+                ended_ms=now_ms(),
+                attempts=row.attempts,
+                error=what.message,
+                run=row.run,
+            )
+            if await self._recorder.ending.end(change):
+                self._announce_cancel(row.id)
+        return await self.task(task_id)
+
+    def _announce_cancel(self, task_id: TaskId) -> None:
+        notice = Message(body=task_id.encode(), persistent=False, message_id=new_task_id(), type="canoa.cancel")
+        to_all = Publication(message=notice, exchange=topology.CANCEL, key="", mandatory=False)
+        self._recorder.broker.post(to_all, lambda _: None)
+
+    async def _row(self, task_id: str) -> TaskRow:
+        row = await self._store.task(TaskId(task_id))
+        if row is None:
+            raise UnknownTask(task_id)
+        return row
+
+    # --- Many ---------------------------------------------------------------------------------------
+
+    async def tasks(
+        self,
+        *,
+        action: str | None = None,
+        state: str | None = None,
+        outcome: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> TaskPage:
+        """The newest first."""
+        wanted = TaskFilter(
+            action=None if action is None else action_name(action),
+            state=_one_of(State, "state", state),
+            outcome=_one_of(Outcome, "outcome", outcome),
+        )
+        limit = _checked_limit(limit)
+        rows = await self._store.tasks(wanted, limit=limit + 1, before=showing.read_cursor(cursor))
+        shown = rows[:limit]
+        more = showing.cursor(shown[-1].submitted_ms, shown[-1].id) if len(rows) > limit else None
+        return TaskPage(tasks=[showing.task(row) for row in shown], next=more)
+
+    async def dead(self, *, action: str | None = None, limit: int = 50, cursor: str | None = None) -> LetterPage:
+        """Dead letters that wait, the newest first."""
+        limit = _checked_limit(limit)
+        name = None if action is None else action_name(action)
+        letters = await self._store.letters(limit=limit + 1, action=name, before=showing.read_cursor(cursor))
+        shown = letters[:limit]
+        more = showing.cursor(shown[-1].dead_ms, shown[-1].task_id) if len(letters) > limit else None
+        return LetterPage(letters=[showing.letter(each) for each in shown], next=more)
+
+    async def letter(self, task_id: str) -> LetterView:
+        found = await self._store.letter(TaskId(task_id))
+        if found is None:
+            raise UnknownTask(task_id)
+        return showing.letter(found)
+
+    async def redrive(self, task_ids: list[str]) -> Redriven:
+        """Send them again, each once: a letter that was redriven is skipped until its task dies again."""
+        redriven: list[str] = []
+        skipped: list[str] = []
+        for task_id in task_ids:
+            done = await self._recorder.writer.apply(Redrive(task_id=TaskId(task_id), now_ms=now_ms()))
+            (redriven if done else skipped).append(task_id)
+        for task_id in redriven:
+            self._recorder.events.tell(Event(kind="redriven", task_id=task_id, action="", at=as_time(now_ms())))
+        self._recorder.outbox.kick()
+        return Redriven(redriven=redriven, skipped=skipped)
+
+    async def redrive_all(self, *, action: str | None = None) -> Redriven:
+        """All that wait now; what dies meanwhile waits for the next time."""
+        redriven: list[str] = []
+        skipped: list[str] = []
+        page = await self.dead(action=action, limit=MAX_PAGE)
+        until = None if not page.letters else page.letters[0].dead_at
+        while page.letters:
+            ids = [each.task_id for each in page.letters if until is None or each.dead_at <= until]
+            done = await self.redrive(ids)
+            redriven += done.redriven
+            skipped += done.skipped
+            if page.next is None:
+                break
+            page = await self.dead(action=action, limit=MAX_PAGE, cursor=page.next)
+        return Redriven(redriven=redriven, skipped=skipped)
+
+    # --- Looking on -----------------------------------------------------------------------------------
+
+    async def actions(self) -> list[ActionView]:
+        known = [] if self._app is None else list(self._app.actions.values())
+        return [showing.action(each, *(await self._depth(each.name))) for each in known]
+
+    async def _depth(self, action: ActionName) -> tuple[int | None, int | None]:
+        try:
+            depth = await self._recorder.broker.depth(topology.action_queue_name(action))
+        except (QueueMissing, CanoaError):
+            return None, None
+        return depth.messages, depth.consumers
+
+    def events(self, *, task_id: str | None = None, action: str | None = None) -> AsyncIterator[Event]:
+        return self._recorder.events.listen(task_id=task_id, action=action)
+
+
+def _checked_limit(limit: int) -> int:
+    if not 1 <= limit <= MAX_PAGE:
+        raise SettingError(f"limit={limit}: use 1 to {MAX_PAGE}, and `cursor` for what is behind it")
+    return limit
+
+
+def _one_of(kind: Any, name: str, value: str | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return kind(value)
+    except ValueError as exc:
+        known = ", ".join(each.value for each in kind)
+        raise SettingError(f"{name}={value!r:.40}: use one of {known}") from exc

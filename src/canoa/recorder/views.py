@@ -126,3 +126,5 @@ class Event:
     outcome: str | None = None
     progress: float | None = None
     text: str | None = None
+    node_id: str | None = None
+    attempt: int | None = None

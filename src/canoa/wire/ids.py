@@ -5,6 +5,7 @@ Thirty-two digits are also what W3C calls a trace id, so a task submitted outsid
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 
@@ -16,6 +17,13 @@ def new_task_id() -> TaskId:
     random = int.from_bytes(os.urandom(10), "big")
     value = (time.time_ns() // 1_000_000) << 80 | 0x7 << 76 | (random >> 68 & 0xFFF) << 64
     return TaskId(f"{value | 1 << 63 | random & 0x3FFF_FFFF_FFFF_FFFF:032x}")
+
+
+def task_id_of_key(action: str, key: str) -> TaskId:
+    """The same for the same key of an action, whoever asks: UUIDv8, from a hash."""
+    value = int.from_bytes(hashlib.sha256(f"{action}\n{key}".encode()).digest()[:16], "big")
+    value = value & ~(0xF << 76) & ~(0x3 << 62) | 0x8 << 76 | 1 << 63
+    return TaskId(f"{value:032x}")
 
 
 def made_at_s(task_id: TaskId) -> float | None:

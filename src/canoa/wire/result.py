@@ -12,16 +12,21 @@ import msgspec
 from canoa import errors
 from canoa.broker.port import HeaderValue, Message
 from canoa.execution.outcome import Outcome
+from canoa.wire import task as task_wire
 from canoa.wire.codec import Codec, ContentType
 
 if TYPE_CHECKING:
     from canoa.vocabulary import TaskId
+    from canoa.wire.task import Task
 
 REASON: Final = "canoa-reason"
 ERROR: Final = "canoa-error"
 NODE: Final = "canoa-node"
 DEAD_SINCE: Final = "canoa-dead-since"  # epoch milliseconds
 ORIGIN: Final = "canoa-origin"  # the queue it came from, and goes back to when it is sent again
+TRACEBACK: Final = "canoa-traceback"
+ACTION: Final = "canoa-action"
+STARTED: Final = "canoa-started"  # epoch milliseconds
 
 MAX_ERROR_CHARS: Final = 2_000
 MAX_TRACEBACK_CHARS: Final = 8_000
@@ -75,6 +80,16 @@ def failure_message(task_id: TaskId, outcome: Outcome, what: Failure, *, persist
     )
 
 
+def for_the_record(answer: Message, known: Task, node: str) -> Message:
+    """The same answer with what a recorder wants to know besides: who ran it, when, and which run it was."""
+    headers: dict[str, HeaderValue] = {ACTION: known.action, NODE: node, task_wire.ATTEMPT: known.attempt}
+    if known.started_s is not None:
+        headers[STARTED] = int(known.started_s * 1000)
+    if known.run:
+        headers[task_wire.RUN] = known.run
+    return msgspec.structs.replace(answer, headers=headers)
+
+
 def dead_letter(task: Message, *, reason: Outcome, what: Failure, node: str, origin: str, now_s: float) -> Message:
     """The task as it was, with why and where it ended. Without a TTL: it waits for a person."""
     headers: dict[str, HeaderValue] = {
@@ -85,15 +100,27 @@ def dead_letter(task: Message, *, reason: Outcome, what: Failure, node: str, ori
         ORIGIN: origin,
         DEAD_SINCE: int(now_s * 1000),
     }
+    if what.traceback:
+        headers[TRACEBACK] = what.traceback
     return msgspec.structs.replace(task, headers=headers, expiration_s=None, persistent=True)
+
+
+def failure_from(message: Message) -> Failure:
+    """Raises `WrongUse` for what is none."""
+    return _failures.decode(message.body, message.content_type)
 
 
 def error_from(message: Message, task_id: TaskId) -> errors.TaskEnded:
     """The exception a caller gets for a result that is not a success."""
     try:
-        what = _failures.decode(message.body, message.content_type)
+        what = failure_from(message)
     except errors.WrongUse as exc:
         return errors.TaskRefused(f"task {task_id} ended with an answer that cannot be read: {exc}", task_id=task_id)
+    return ended_error(message.type or "", task_id, what)
+
+
+def ended_error(outcome: str, task_id: TaskId, what: Failure) -> errors.TaskEnded:
+    """The exception for a task that ended with this outcome."""
     kinds: dict[str, type[errors.TaskEnded]] = {
         Outcome.TIMED_OUT: errors.ActionTimedOut,
         Outcome.CANCELLED: errors.TaskCancelled,
@@ -101,7 +128,7 @@ def error_from(message: Message, task_id: TaskId) -> errors.TaskEnded:
         Outcome.POISONED: errors.TaskPoisoned,
         Outcome.REFUSED: errors.TaskRefused,
     }
-    kind: Any = kinds.get(message.type or "")
+    kind: Any = kinds.get(outcome)
     if kind is not None:
         return kind(what.message, task_id=task_id)  # type: ignore[no-any-return]
     failed = errors.ActionFailed(

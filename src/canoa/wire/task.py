@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from canoa.broker import topology
 from canoa.broker.port import HeaderValue, Message
 from canoa.errors import Undecodable
 from canoa.vocabulary import ActionName, TaskId
@@ -51,6 +52,12 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timeout_s: float | None = None
     idempotency_key: str | None = None
     run: int = 0
+    started_s: float | None = None  # this attempt, of a kept task
+
+    @property
+    def is_kept(self) -> bool:
+        """Its result goes to a store: the recorders are its caller."""
+        return self.message.reply_to == topology.RESULTS
 
     def trace_headers(self) -> Mapping[str, HeaderValue]:
         """A task submitted outside any trace starts one, under its own id; nothing needs to be sent to say so."""

@@ -21,6 +21,8 @@ from canoa.wire.codec import ContentType
 from canoa.worker.metrics import ActionStats
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canoa.action import Action
     from canoa.execution.policy import Policy
     from canoa.vocabulary import ActionName, Layer
@@ -85,8 +87,17 @@ class Offer:
                 known.id, packed, content_type.value, encoding, persistent=known.message.persistent
             )
             gone = partial(self._caller_is_gone, known, delivery)
-            self._settler.send_then_ack(Publication(message=answer, key=reply_to), delivery, if_unroutable=gone)
+            self._answer(known, delivery, answer, if_gone=gone)
         self.stats.outcomes[Outcome.OK] += 1
+
+    def _answer(self, known: Task, delivery: Delivery, answer: Message, *, if_gone: Callable[[], None]) -> None:
+        """To the caller, or to the recorders: those are never gone for good, so what they keep is sent until taken."""
+        if known.is_kept:
+            to_record = result.for_the_record(answer, known, self._node_id)
+            self._settler.send_then_ack(Publication(message=to_record, key=topology.RESULTS), delivery)
+        else:
+            to_caller = Publication(message=answer, key=known.message.reply_to or "")
+            self._settler.send_then_ack(to_caller, delivery, if_unroutable=if_gone)
 
     def _caller_is_gone(self, known: Task, delivery: Delivery) -> None:
         """Results die with their caller: that is what `reply` means."""
@@ -117,7 +128,8 @@ class Offer:
         self._settler.send_then_ack(waiting, delivery, if_unsendable=partial(self._set_aside, delivery))
 
     def fail(self, known: Task, delivery: Delivery, outcome: Outcome, what: result.Failure) -> None:
-        """To the caller; where there is none, or it is gone, to the dead letters. Poison goes to both."""
+        """To the caller; where there is none, or it is gone, to the dead letters. Poison goes to both. Of a kept task
+        the recorder makes a dead letter itself."""
         self.stats.outcomes[outcome] += 1
         log.warning(
             "task_failed",
@@ -134,21 +146,25 @@ class Offer:
             bury()
             return
         told = result.failure_message(known.id, outcome, what, persistent=known.message.persistent)
-        answer = Publication(message=told, key=reply_to)
-        if outcome is Outcome.POISONED:
-            self._settler.send(answer, delivery, then=bury, if_unroutable=bury)
+        if outcome is Outcome.POISONED and not known.is_kept:
+            self._settler.send(Publication(message=told, key=reply_to), delivery, then=bury, if_unroutable=bury)
         else:
-            self._settler.send_then_ack(answer, delivery, if_unroutable=bury)
+            self._answer(known, delivery, told, if_gone=bury)
 
     def poison(self, known: Task, delivery: Delivery, why: str) -> None:
         what = result.failure(f"{why}; it waits among the dead letters", attempts=known.attempt)
         self.fail(known, delivery, Outcome.POISONED, what)
 
     def skip(self, known: Task, delivery: Delivery) -> None:
-        """Cancelled before it started. Its handle has ended already."""
+        """Cancelled before it started. Its handle has ended already; a store may not have heard."""
         self.stats.outcomes[Outcome.CANCELLED] += 1
         log.info("task_skipped", task_id=known.id, action=self.name, reason="cancelled")
-        self._settler.done(delivery)
+        if known.is_kept:
+            what = result.failure("cancelled before it started", attempts=known.attempt)
+            told = result.failure_message(known.id, Outcome.CANCELLED, what)
+            self._answer(known, delivery, told, if_gone=partial(self._settler.done, delivery))
+        else:
+            self._settler.done(delivery)
 
     def refuse_message(self, delivery: Delivery, why: str) -> None:
         """Not even a task: nothing in it can be trusted, so no answer, but a dead letter that says why."""

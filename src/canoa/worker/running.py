@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from canoa.action import Runs
 from canoa.context import Context
 from canoa.errors import ActionTimedOut, ArgumentsRefused, DoNotRetry, PayloadTooLarge, Undecodable, WrongUse
@@ -118,6 +120,8 @@ class Runner:
 
     async def _attempt(self, offer: Offer, known: Task, delivery: Delivery, limit_s: float | None) -> None:
         stats, attempt = offer.stats, Attempt()
+        if known.is_kept:
+            known = msgspec.structs.replace(known, started_s=time.time())
         stats.in_progress += 1
         if known.sent_s is not None:
             stats.queued.observe(max(0.0, time.time() - known.sent_s))

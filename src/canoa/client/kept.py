@@ -1,0 +1,86 @@
+"""A task that a store keeps, found again by its id. Each question goes to the recorders like any other call."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import msgspec
+
+from canoa.errors import ActionFailed, NobodyKeeps, ResultNotReady, UnknownAction, UnknownTask
+from canoa.recorder.views import ResultView, TaskView
+from canoa.vocabulary import ActionName
+from canoa.wire import result
+from canoa.wire.codec import ContentType
+
+if TYPE_CHECKING:
+    from canoa.action import Action
+    from canoa.app import Canoa
+    from canoa.vocabulary import TaskId
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+ASK_FOR_S: Final = 20.0
+"""How long one question waits at the recorder before it is asked anew: a recorder that died is noticed by then."""
+
+
+class KeptHandle(Generic[R]):
+    """Made by `app.handle(id)`. Asks anew each time; raises `UnknownTask`, and `NobodyKeeps` without a recorder."""
+
+    def __init__(self, app: Canoa, task_id: TaskId, action: Action[..., Any, R] | None) -> None:
+        self.id = task_id
+        self._app = app
+        self._action = action
+
+    def __repr__(self) -> str:
+        return f"<KeptHandle {self.id}>"
+
+    async def status(self) -> TaskView:
+        """How it stands: state, outcome, attempts, progress."""
+        return await self._ask("canoa.task", {"task_id": self.id}, TaskView)
+
+    async def result(self, timeout: float | None = None) -> R:
+        """The action's result, or what ended the task instead; after `timeout` seconds `ResultNotReady`."""
+        give_up_s = None if timeout is None else time.monotonic() + timeout
+        while True:
+            wait_s = ASK_FOR_S if give_up_s is None else max(0.0, min(ASK_FOR_S, give_up_s - time.monotonic()))
+            seen = await self._ask("canoa.result", {"task_id": self.id, "wait_s": wait_s}, ResultView)
+            if seen.task.outcome is not None:
+                return self._ended(seen)
+            if give_up_s is not None and time.monotonic() >= give_up_s:
+                raise ResultNotReady(f"task {self.id} ({seen.task.action}) has no result after {timeout:g} s")
+
+    async def cancel(self) -> TaskView:
+        """End it, unless it has ended; workers that hear of it skip or interrupt it."""
+        return await self._ask("canoa.cancel", {"task_id": self.id}, TaskView)
+
+    def _ended(self, seen: ResultView) -> R:
+        if seen.task.outcome == "ok":
+            if self._action is None:
+                return seen.result  # type: ignore[no-any-return]
+            raw = msgspec.json.encode(seen.result)
+            return self._action.signature.result.decode(raw, ContentType.JSON.value)  # type: ignore[no-any-return]
+        raise result.ended_error(
+            seen.task.outcome or "",
+            self.id,
+            result.Failure(
+                message=seen.task.error or "",
+                error_type=seen.error_type or "",
+                attempts=seen.task.attempts,
+                traceback=seen.traceback or "",
+            ),
+        )
+
+    async def _ask(self, name: str, arguments: dict[str, Any], kind: type[T]) -> T:
+        session = await self._app.session()
+        try:
+            handle = await session.submit_raw(ActionName(name), msgspec.json.encode(arguments), ContentType.JSON.value)
+            answer = await handle.result()
+        except UnknownAction as exc:
+            raise NobodyKeeps("nobody keeps results on this broker; start `canoa recorder`") from exc
+        except ActionFailed as exc:
+            if exc.error_type == UnknownTask.__name__:  # a recorder's is one here, too
+                raise UnknownTask(self.id) from exc
+            raise
+        return msgspec.convert(answer, kind)

@@ -1,0 +1,222 @@
+"""The one door into the store: from the queue of tasks to keep, from the HTTP API, and from a session of this process.
+
+Stored first, published then, acknowledged last. With a broker that forgets (memory), what is unfinished is published
+again at the next start; with one that does not, the outbox or the unacknowledged message sees to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from canoa.broker import topology
+from canoa.broker.port import Publication
+from canoa.errors import CanoaError, QueueMissing, Undecodable, UnknownAction, Unroutable
+from canoa.execution.outcome import Outcome
+from canoa.logs import get_logger
+from canoa.recorder import reading
+from canoa.recorder.times import as_time, now_ms
+from canoa.recorder.views import Event
+from canoa.store.port import Accept, Accepted, Cursor, End
+from canoa.wire import result
+
+if TYPE_CHECKING:
+    from canoa.broker.port import Broker, Delivery, Message, PublishOutcome
+    from canoa.recorder.ending import Ending
+    from canoa.recorder.events import Events
+    from canoa.recorder.grouping import GroupWriter
+    from canoa.recorder.metrics import RecorderStats
+    from canoa.recorder.outbox import Outbox
+    from canoa.store.port import Answer, NewTask, Store
+    from canoa.vocabulary import ActionName
+
+log = get_logger(__name__)
+
+REPEAT_AFTER_S: Final = 1.0
+PAGE: Final = 500
+
+
+class Acceptor:
+    """`is_memory`: the broker dies with this process, so the store alone remembers."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store,
+        writer: GroupWriter,
+        *,
+        ending: Ending,
+        outbox: Outbox,
+        events: Events,
+        stats: RecorderStats,
+        is_memory: bool,
+    ) -> None:
+        self._broker = broker
+        self._store = store
+        self._writer = writer
+        self._ending = ending
+        self._outbox = outbox
+        self._events = events
+        self._stats = stats
+        self._is_memory = is_memory
+        self._loop = asyncio.get_running_loop()
+        self._offered: set[ActionName] = set()
+
+    # --- From this process ------------------------------------------------------------------------
+
+    async def check_offered(self, action: ActionName) -> None:
+        """Raises `UnknownAction`: what nobody ever offered would wait for ever."""
+        if action in self._offered:
+            return
+        try:
+            await self._broker.depth(topology.action_queue_name(action))
+        except QueueMissing as exc:
+            raise UnknownAction(action, is_memory=self._is_memory) from exc
+        self._offered.add(action)
+
+    async def take(self, message: Message) -> Accepted:
+        """Return once it is stored; what comes at the same time shares the transaction."""
+        task = reading.new_task(message, now_ms())
+        await self.check_offered(task.action)
+        accepted: Accepted = await self._writer.apply(self._change(task))
+        self._on_stored(task, accepted)
+        return accepted
+
+    async def take_each(self, messages: list[Message]) -> None:
+        """Return once they are stored. Raises the first refusal; what was stored before it runs all the same."""
+        tasks = [reading.new_task(message, now_ms()) for message in messages]
+        for action in {task.action for task in tasks}:
+            await self.check_offered(action)
+        missing = len(tasks)
+        all_known: asyncio.Future[None] = self._loop.create_future()
+
+        def on_answer(task: NewTask, answer: Any) -> None:
+            nonlocal missing
+            missing -= 1
+            if not isinstance(answer, CanoaError):
+                self._on_stored(task, answer)
+            elif not all_known.done():
+                all_known.set_exception(answer)
+            if not missing and not all_known.done():
+                all_known.set_result(None)
+
+        for task in tasks:
+            self._writer.post(self._change(task), partial(on_answer, task))
+        if tasks:
+            await all_known
+
+    async def take_all(self, messages: list[Message]) -> list[Accepted]:
+        """All or nothing."""
+        tasks = [reading.new_task(message, now_ms()) for message in messages]
+        for action in {task.action for task in tasks}:
+            await self.check_offered(action)
+        answers: list[Any] = await self._writer.apply_all([self._change(task) for task in tasks])
+        for task, accepted in zip(tasks, answers, strict=True):
+            self._on_stored(task, accepted)
+        return answers
+
+    def _change(self, task: NewTask) -> Accept:
+        return Accept(task=task, outbox=None if self._is_memory else _publication(task))
+
+    def _on_stored(self, task: NewTask, accepted: Accepted) -> None:
+        self._count(task, accepted)
+        if accepted.is_ended:
+            self._loop.create_task(self._tell_again(task), name="recorder.tell_again")
+        elif not self._is_memory:
+            self._outbox.kick()
+        elif accepted.is_new:
+            self._publish(task)
+
+    # --- From the queue -----------------------------------------------------------------------------
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        try:
+            task = reading.new_task(delivery.message, now_ms())
+        except Undecodable as exc:
+            log.warning("submit_refused", reason=str(exc))
+            delivery.settle()
+            return
+        self._write(delivery, task)
+
+    def _write(self, delivery: Delivery, task: NewTask) -> None:
+        if not delivery.is_settled:
+            self._writer.post(Accept(task=task), partial(self._on_answer, delivery, task))
+
+    def _on_answer(self, delivery: Delivery, task: NewTask, answer: Answer | CanoaError) -> None:
+        if isinstance(answer, CanoaError):
+            self._stats.not_written(answer)
+            self._loop.call_later(REPEAT_AFTER_S, self._write, delivery, task)
+            return
+        self._stats.written()
+        accepted: Accepted = answer  # type: ignore[assignment]
+        self._count(task, accepted)
+        if accepted.is_ended:
+            self._loop.create_task(self._tell_again(task), name="recorder.tell_again")
+            delivery.settle()
+        elif accepted.is_new or delivery.redelivered:  # or its recorder died between the commit and the publish
+            self._publish(task, delivery)
+        else:
+            delivery.settle()
+
+    # --- Onwards --------------------------------------------------------------------------------------
+
+    def _publish(self, task: NewTask, delivery: Delivery | None = None) -> None:
+        self._broker.post(_publication(task), partial(self._on_published, task, delivery))
+
+    def _on_published(self, task: NewTask, delivery: Delivery | None, outcome: PublishOutcome) -> None:
+        if isinstance(outcome, Unroutable):
+            self._loop.create_task(self.refuse(task, delivery), name="recorder.refuse")
+        elif outcome is not None:
+            log.warning("task_not_published", task_id=task.id, reason=str(outcome))
+            self._loop.call_later(REPEAT_AFTER_S, self._publish, task, delivery)
+        elif delivery is not None:
+            delivery.settle()
+
+    async def refuse(self, task: NewTask, delivery: Delivery | None = None) -> None:
+        """Nobody offers its action: it ends as refused, and waits among the dead letters for somebody who does."""
+        error = UnknownAction(task.action)
+        what = result.failure(str(error), error_type=type(error).__name__, attempts=0)
+        told = result.failure_message(task.id, Outcome.REFUSED, what)
+        change = End(
+            task_id=task.id,
+            action=task.action,
+            outcome=Outcome.REFUSED,
+            result=told,
+            ended_ms=now_ms(),
+            attempts=0,
+            error=what.message,
+        )
+        await self._ending.end(change)
+        if delivery is not None:
+            delivery.settle()
+
+    async def publish_unfinished(self) -> int:
+        """After a start on a broker that forgets: everything that was accepted and has not ended."""
+        after: Cursor | None = None
+        count = 0
+        while page := await self._store.unfinished(limit=PAGE, after=after):
+            for task in page:
+                self._publish(task)
+            count += len(page)
+            after = Cursor(page[-1].submitted_ms, page[-1].id)
+        return count
+
+    async def _tell_again(self, task: NewTask) -> None:
+        """The key is known and its task has ended: the caller hears at once how."""
+        if task.reply_to is None:
+            return
+        answer = await self._store.result(task.id)
+        if answer is not None:
+            told = Publication(message=answer, key=task.reply_to, mandatory=False)
+            await self._broker.publish(told)
+
+    def _count(self, task: NewTask, accepted: Accepted) -> None:
+        if accepted.is_new:
+            self._stats.accepted += 1
+            at = as_time(task.submitted_ms)
+            self._events.tell(Event(kind="accepted", task_id=task.id, action=task.action, at=at))
+
+
+def _publication(task: NewTask) -> Publication:
+    return Publication(message=task.message, key=topology.action_queue_name(task.action))

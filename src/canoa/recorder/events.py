@@ -1,0 +1,123 @@
+"""What happens to tasks, told to whoever listens: in this process at once, in others through the broker.
+
+Nothing is kept: who listens late, or too slowly, misses some, and is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from canoa.broker import topology
+from canoa.broker.port import Message, Publication
+from canoa.logs import get_logger
+from canoa.recorder.views import Event
+from canoa.wire.ids import new_client_id
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from canoa.broker.port import Broker, Consumer, Delivery, PublishOutcome
+
+log = get_logger(__name__)
+
+LISTENER_EVENTS: Final = 1000
+"""What one listener may be behind. More hides longer stalls, and costs memory per listener."""
+
+RECORDED: Final = "recorded"
+"""The routing key of what recorders tell each other; what workers tell is under `progress.<task id>`."""
+
+PROGRESS_KEYS: Final = "progress.*"
+
+_events = msgspec.json.Decoder(list[Event])
+
+
+class Events:
+    """`is_shared`: other processes record on this broker, too."""
+
+    def __init__(self, broker: Broker, *, is_shared: bool, on_progress: Callable[[Event], None]) -> None:
+        self._broker = broker
+        self._loop = asyncio.get_running_loop()
+        self._own_id = new_client_id()
+        self._is_shared = is_shared
+        self._on_progress = on_progress
+        self._listeners: dict[asyncio.Queue[Event], tuple[str | None, str | None]] = {}
+        self._ended: dict[str, asyncio.Future[None]] = {}
+        self._untold: list[Event] = []
+
+    async def consume(self) -> Consumer:
+        """Hear what others tell. `RECORDED` and progress come as lists of events."""
+        declared = topology.event_queue(self._own_id, RECORDED, PROGRESS_KEYS)
+        queue = f"canoa.events.{self._own_id}"
+        return await self._broker.consume(queue, self._on_delivery, prefetch=100, topology=declared)
+
+    def tell(self, event: Event) -> None:
+        """Here at once; elsewhere with whatever else happens in this turn of the loop."""
+        self._tell_here(event)
+        if self._is_shared:
+            if not self._untold:
+                self._loop.call_soon(self._tell_others)
+            self._untold.append(event)
+
+    async def listen(self, *, task_id: str | None = None, action: str | None = None) -> AsyncIterator[Event]:
+        """Until the iteration is left."""
+        queue: asyncio.Queue[Event] = asyncio.Queue(LISTENER_EVENTS)
+        self._listeners[queue] = (task_id, action)
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            del self._listeners[queue]
+
+    async def wait_ended(self, task_id: str, within_s: float) -> None:
+        """Return when it ended, or the time is over."""
+        ended = self._ended.get(task_id)
+        if ended is None:
+            ended = self._ended[task_id] = self._loop.create_future()
+            ended.add_done_callback(lambda _: self._ended.pop(task_id, None))
+        await asyncio.wait([ended], timeout=within_s)
+
+    def _tell_here(self, event: Event) -> None:
+        if event.kind == "ended" and event.task_id in self._ended:
+            waiting = self._ended[event.task_id]
+            if not waiting.done():
+                waiting.set_result(None)
+        for queue, (task_id, action) in self._listeners.items():
+            if task_id in (None, event.task_id) and action in (None, event.action):
+                _put(queue, event)
+
+    def _tell_others(self) -> None:
+        told, self._untold = self._untold, []
+        message = Message(body=msgspec.json.encode(told), persistent=False, app_id=self._own_id)
+        to_all = Publication(message=message, exchange=topology.EVENTS, key=RECORDED, mandatory=False)
+        self._broker.post(to_all, _ignored)
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        delivery.settle()
+        if delivery.message.app_id == self._own_id:
+            return
+        try:
+            events = _events.decode(delivery.message.body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+            log.warning("event_refused", reason=str(exc))
+            return
+        for event in events:
+            self._tell_here(event)
+            if event.kind == "progress":
+                self._on_progress(event)
+
+
+def _put(queue: asyncio.Queue[Event], event: Event) -> None:
+    """The oldest goes for the newest: a slow listener sees a gap, and that there is one."""
+    if queue.full():
+        for _ in range(2):
+            queue.get_nowait()
+        queue.put_nowait(Event(kind="lagged", task_id="", action="", at=datetime.now(UTC)))
+    queue.put_nowait(event)
+
+
+def _ignored(_: PublishOutcome) -> None:
+    """Nobody listening is fine, and so is a listener that misses something."""

@@ -1,0 +1,107 @@
+"""From the messages that recorders consume to changes for the store. Nothing in a message is trusted: raises
+`Undecodable` for what cannot be one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from canoa.broker import topology
+from canoa.errors import Undecodable, WrongUse
+from canoa.execution.outcome import Outcome
+from canoa.store.port import Bury, End, Letter, NewTask
+from canoa.urn import action_name
+from canoa.vocabulary import ActionName, NodeId, TaskId
+from canoa.wire import result, task
+from canoa.wire.ids import made_at_s
+
+if TYPE_CHECKING:
+    from canoa.broker.port import Message
+
+MAX_ID_CHARS: Final = 255
+
+
+def new_task(message: Message, now_ms: int) -> NewTask:
+    """A submitted message as the task it asks for. What a worker gets answers to the recorders."""
+    try:
+        action = action_name(message.type or "")
+    except WrongUse as exc:
+        raise Undecodable(f"a task to keep names no action in its type: {exc}") from exc
+    known = task.read(message, action)
+    if not 0 < len(known.id) <= MAX_ID_CHARS or not known.id.isprintable():
+        raise Undecodable(f"task id {known.id!r:.80} is not 1 to {MAX_ID_CHARS} printable characters")
+    kept = msgspec.structs.replace(message, reply_to=topology.RESULTS, expiration_s=None, persistent=True)
+    made_s = made_at_s(known.id)
+    submitted_ms = now_ms if made_s is None else min(now_ms, int(made_s * 1000))
+    return NewTask(id=known.id, action=action, message=kept, submitted_ms=submitted_ms, reply_to=message.reply_to)
+
+
+def end(message: Message, now_ms: int) -> End:
+    """A worker's answer as the end of its task."""
+    headers = message.headers
+    task_id = TaskId(message.correlation_id or "")
+    try:
+        outcome = Outcome(message.type or "")
+    except ValueError as exc:
+        raise Undecodable(f"a result with type {message.type!r:.40} says nothing about how its task ended") from exc
+    if not 0 < len(task_id) <= MAX_ID_CHARS:
+        raise Undecodable("a result names no task in its correlation id")
+    what = None if outcome is Outcome.OK else _failure(message)
+    return End(
+        task_id=task_id,
+        action=ActionName(_text(headers.get(result.ACTION))),
+        outcome=outcome,
+        result=msgspec.structs.replace(message, headers={}),
+        ended_ms=now_ms,
+        started_ms=_number(headers.get(result.STARTED)),
+        attempts=_number(headers.get(task.ATTEMPT)) or 1,
+        node_id=NodeId(_text(headers.get(result.NODE))),
+        error=None if what is None else _said(what),
+        traceback="" if what is None else what.traceback,
+        run=_number(headers.get(task.RUN)) or 0,
+    )
+
+
+def letter(message: Message, now_ms: int) -> Bury:
+    """A dead letter from the broker. Also of a message that never was a task: a person shall see it."""
+    headers = message.headers
+    origin = _text(headers.get(result.ORIGIN))
+    task_id = TaskId(_text(message.message_id)[:MAX_ID_CHARS] or "unknown")
+    dead_ms = _number(headers.get(result.DEAD_SINCE)) or now_ms
+    try:
+        reason = Outcome(_text(headers.get(result.REASON)))
+    except ValueError:
+        reason = Outcome.REFUSED
+    told = Letter(
+        task_id=task_id,
+        action=ActionName(origin.removeprefix(topology.action_queue_name(""))),
+        reason=reason,
+        error=_text(headers.get(result.ERROR)),
+        traceback=_text(headers.get(result.TRACEBACK)),
+        attempts=_number(headers.get(task.ATTEMPT)) or 1,
+        node_id=NodeId(_text(headers.get(result.NODE))),
+        origin=origin,
+        dead_ms=dead_ms,
+    )
+    return Bury(letter=told, message=message)
+
+
+def _failure(message: Message) -> result.Failure:
+    try:
+        return result.failure_from(message)
+    except WrongUse:
+        return result.failure("it ended with an answer that cannot be read")
+
+
+def _said(what: result.Failure) -> str:
+    return f"{what.error_type}: {what.message}" if what.error_type else what.message
+
+
+def _text(value: object) -> str:
+    return value.replace("\x00", "\ufffd") if isinstance(value, str) else ""
+
+
+def _number(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value <= task.MAX_MS else None

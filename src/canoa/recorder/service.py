@@ -1,0 +1,172 @@
+"""A recorder: takes tasks to keep, writes down how they end, and keeps dead letters. Any number may run side by side.
+
+Every delivery is acknowledged after what it says is on disk and told: a recorder may be killed at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from canoa.broker import topology
+from canoa.errors import CanoaError
+from canoa.logs import get_logger
+from canoa.recorder import reading
+from canoa.recorder.accepting import Acceptor
+from canoa.recorder.ending import REPEAT_AFTER_S, Ending
+from canoa.recorder.events import Events
+from canoa.recorder.grouping import GroupWriter
+from canoa.recorder.metrics import RecorderStats
+from canoa.recorder.outbox import Outbox
+from canoa.recorder.progress import ProgressWriter
+from canoa.recorder.times import as_time, now_ms
+from canoa.recorder.views import Event
+from canoa.store.port import Retention
+from canoa.wire.ids import new_client_id
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
+    from canoa.broker.port import Broker, Consumer, Delivery
+    from canoa.store.port import Answer, Bury, Store
+
+log = get_logger(__name__)
+
+PREFETCH: Final = 1000
+"""Enough for a group to be written while the next one comes."""
+
+FORGET_EVERY_S: Final = 60.0
+FORGET_ROWS: Final = 1000
+
+
+class Recorder:
+    """On a broker and a store that are open; it closes neither."""
+
+    def __init__(self, broker: Broker, store: Store, *, is_memory: bool, retention: Retention) -> None:
+        self.stats = RecorderStats()
+        self.store = store
+        self.writer = GroupWriter(store)
+        self.events = Events(broker, is_shared=not is_memory, on_progress=ProgressWriter(self.writer).on_event)
+        self.outbox = Outbox(broker, store, self.writer)
+        self.ending = Ending(broker, self.writer, self.events, self.stats)
+        self.acceptor = Acceptor(
+            broker,
+            store,
+            self.writer,
+            ending=self.ending,
+            outbox=self.outbox,
+            events=self.events,
+            stats=self.stats,
+            is_memory=is_memory,
+        )
+        self.broker = broker
+        self._is_memory = is_memory
+        self._retention = retention
+        self._owner = new_client_id()
+        self._loop = asyncio.get_running_loop()
+        self._consumers: list[Consumer] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._failed: asyncio.Future[None] = self._loop.create_future()
+
+    async def start(self) -> None:
+        """Return once it takes tasks and results."""
+        declared = [*topology.shared(), *topology.recorder()]
+        await self.broker.declare(*declared)
+        if self._is_memory:
+            await self.outbox.clear()
+        intake = {
+            topology.SUBMIT: self.acceptor.on_delivery,
+            topology.RESULTS: self.ending.on_delivery,
+            topology.DEAD: self._on_letter,
+        }
+        for queue, on_delivery in intake.items():
+            consumer = await self.broker.consume(queue, on_delivery, prefetch=PREFETCH, topology=declared)
+            self._consumers.append(consumer)
+        self._consumers.append(await self.events.consume())
+        for consumer in self._consumers:
+            self._spawn(consumer.wait_ended(), f"watch[{consumer.queue}]")
+        self._spawn(self.outbox.run(), "outbox")
+        self._spawn(self._forget(), "forget")
+
+    async def wait_failed(self) -> None:
+        """Never returns; raises why it can no longer record."""
+        await asyncio.shield(self._failed)
+
+    async def stop(self) -> None:
+        """Take nothing new; what is in hand is written, or left to the broker."""
+        for consumer in self._consumers:
+            with suppress(CanoaError):
+                await consumer.cancel()
+        await self.writer.aclose()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- Dead letters -------------------------------------------------------------------------------
+
+    def _on_letter(self, delivery: Delivery) -> None:
+        self._bury(delivery, reading.letter(delivery.message, now_ms()))
+
+    def _bury(self, delivery: Delivery, change: Bury) -> None:
+        if not delivery.is_settled:
+            self.writer.post(change, partial(self._on_buried, delivery, change))
+
+    def _on_buried(self, delivery: Delivery, change: Bury, answer: Answer | CanoaError) -> None:
+        if isinstance(answer, CanoaError):
+            self.stats.not_written(answer)
+            self._loop.call_later(REPEAT_AFTER_S, self._bury, delivery, change)
+            return
+        delivery.settle()
+        if answer:
+            self.stats.buried += 1
+            letter = change.letter
+            at, outcome = as_time(letter.dead_ms), letter.reason.value
+            self.events.tell(
+                Event(
+                    kind="dead", task_id=letter.task_id, action=letter.action, at=at, outcome=outcome, text=letter.error
+                )
+            )
+
+    # --- Housekeeping -------------------------------------------------------------------------------
+
+    async def _forget(self) -> None:
+        """One recorder at a time, a little at a time, so that nobody waits for it."""
+        while True:
+            await asyncio.sleep(FORGET_EVERY_S)
+            try:
+                held_ms = int(2 * FORGET_EVERY_S * 1000)
+                if await self.store.lease("forget", self._owner, now_ms=now_ms(), for_ms=held_ms) is None:
+                    continue
+                while await self.store.forget(self._retention, now_ms=now_ms(), limit=FORGET_ROWS) >= FORGET_ROWS:
+                    pass
+            except CanoaError as exc:
+                log.warning("retention_waits", reason=str(exc))
+
+    def _spawn(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        task = self._loop.create_task(work, name=f"recorder.{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_ended)
+
+    def _on_task_ended(self, task: asyncio.Task[Any]) -> None:
+        """None of them may end with an error: a recorder that lost one of them must say so and end."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._failed.done():
+            log.error("recorder_cannot_record", reason=str(error))
+            self._failed.set_exception(error)
+            self._failed.exception()  # seen: `wait_failed` may never be awaited
+
+
+@asynccontextmanager
+async def recording(
+    broker: Broker, store: Store, *, is_memory: bool, retention: Retention | None = None
+) -> AsyncIterator[Recorder]:
+    """Ready inside, stopped at the end."""
+    recorder = Recorder(broker, store, is_memory=is_memory, retention=retention or Retention())
+    try:
+        await recorder.start()
+        yield recorder
+    finally:
+        await recorder.stop()

@@ -1,0 +1,93 @@
+"""From rows of the store to what people see."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any
+
+from canoa.errors import SettingError, WrongUse
+from canoa.execution.outcome import Outcome
+from canoa.recorder.times import as_time, as_time_or_none
+from canoa.recorder.views import ActionView, LetterView, ResultView, TaskView
+from canoa.store.port import Cursor
+from canoa.vocabulary import TaskId
+from canoa.wire import packing
+from canoa.wire import result as result_wire
+
+if TYPE_CHECKING:
+    from canoa.action import Action
+    from canoa.broker.port import Message
+    from canoa.store.port import Letter, TaskRow
+
+
+def task(row: TaskRow) -> TaskView:
+    return TaskView(
+        id=row.id,
+        action=row.action,
+        state=row.state.value,
+        outcome=None if row.outcome is None else row.outcome.value,
+        submitted_at=as_time(row.submitted_ms),
+        due_at=as_time_or_none(row.due_ms),
+        started_at=as_time_or_none(row.started_ms),
+        ended_at=as_time_or_none(row.ended_ms),
+        attempts=row.attempts,
+        node_id=row.node_id,
+        error=row.error,
+        progress=row.progress,
+        progress_text=row.progress_text,
+        run=row.run,
+    )
+
+
+def result(row: TaskRow, answer: Message | None, limit_bytes: int) -> ResultView:
+    if answer is None:
+        return ResultView(task=task(row))
+    if row.outcome is Outcome.OK:
+        body = packing.unpack(answer, limit_bytes)
+        return ResultView(task=task(row), result=packing.ANY.decode(body, answer.content_type))
+    try:
+        what = result_wire.failure_from(answer)
+    except WrongUse:
+        return ResultView(task=task(row))
+    return ResultView(task=task(row), error_type=what.error_type or None, traceback=what.traceback or None)
+
+
+def letter(found: Letter) -> LetterView:
+    return LetterView(
+        task_id=found.task_id,
+        action=found.action,
+        reason=found.reason.value,
+        error=found.error,
+        traceback=found.traceback,
+        attempts=found.attempts,
+        node_id=found.node_id,
+        origin=found.origin,
+        dead_at=as_time(found.dead_ms),
+    )
+
+
+def action(known: Action[..., Any, Any], waiting: int | None, workers: int | None) -> ActionView:
+    return ActionView(
+        action=known.name,
+        parameters=known.signature.describe(),
+        runs=known.runs.value,
+        timeout_s=known.policy.timeout_s,
+        retry=known.policy.retries,
+        waiting=waiting,
+        workers=workers,
+    )
+
+
+def cursor(at_ms: int, task_id: str) -> str:
+    return base64.urlsafe_b64encode(f"{at_ms}:{task_id}".encode()).decode().rstrip("=")
+
+
+def read_cursor(text: str | None) -> Cursor | None:
+    if text is None:
+        return None
+    try:
+        at_ms, _, task_id = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().partition(":")
+        return Cursor(int(at_ms), TaskId(task_id))
+    except (binascii.Error, ValueError) as exc:
+        raise SettingError(f"cursor {text!r:.60} is none of ours; take `next` of the page before") from exc
