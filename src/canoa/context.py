@@ -6,13 +6,20 @@ An action asks for it with a first parameter annotated `Context`; callers do not
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from canoa.errors import TaskCancelled
 from canoa.logs import get_logger
 
 if TYPE_CHECKING:
     from canoa.vocabulary import ActionName, TaskId
+
+
+Report: TypeAlias = Callable[[float | None, str], None]
+"""Where progress goes: how much is done, and a few words. Called from any thread."""
+
+MAX_PROGRESS_CHARS = 200
 
 
 class Context:
@@ -28,6 +35,7 @@ class Context:
         idempotency_key: str | None = None,
         node_id: str = "local",
         trace_id: str | None = None,
+        report: Report | None = None,
     ) -> None:
         self.task_id = task_id
         self.action = action
@@ -39,6 +47,7 @@ class Context:
         self.node_id = node_id
         self.trace_id = trace_id
         self._is_cancelled = False
+        self._report = report
 
     def facts(self) -> dict[str, Any]:
         """What makes another one like it, in another process."""
@@ -65,6 +74,14 @@ class Context:
     def raise_if_cancelled(self) -> None:
         if self._is_cancelled:
             raise TaskCancelled(f"task {self.task_id} was cancelled or ran over its time", task_id=self.task_id)
+
+    def progress(self, fraction: float | None = None, text: str = "") -> None:
+        """Tell those who look on how far it is: `ctx.progress(0.4, "resizing")`. Costs next to nothing to call often:
+        of many reports within a fifth of a second only the last one is sent."""
+        if fraction is not None and not 0 <= fraction <= 1:
+            raise ValueError(f"progress is {fraction!r}; use 0 (begun) to 1 (done), or None where nobody knows")
+        if self._report is not None:
+            self._report(fraction, text[:MAX_PROGRESS_CHARS])
 
     @property
     def logger(self) -> Any:

@@ -91,6 +91,10 @@ def recorder() -> list[Declaration]:
     return [Queue(name=SUBMIT), Queue(name=RESULTS)]
 
 
+def progress_key(task_id: str) -> str:
+    return f"progress.{task_id}"
+
+
 def event_queue(client_id: str, *keys: str) -> list[Declaration]:
     """A queue of one listener's own; what happens while it is away, it misses."""
     queue = Queue(name=f"canoa.events.{client_id}", expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)

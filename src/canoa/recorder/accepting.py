@@ -17,9 +17,9 @@ from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.recorder import reading
 from canoa.recorder.times import as_time, now_ms
-from canoa.recorder.views import Event
 from canoa.store.port import Accept, Accepted, Cursor, End
 from canoa.wire import result
+from canoa.wire.event import Event
 
 if TYPE_CHECKING:
     from canoa.broker.port import Broker, Delivery, Message, PublishOutcome

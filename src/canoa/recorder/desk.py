@@ -17,7 +17,6 @@ from canoa.recorder import showing
 from canoa.recorder.times import as_time, now_ms
 from canoa.recorder.views import (
     ActionView,
-    Event,
     LetterPage,
     LetterView,
     Redriven,
@@ -32,6 +31,7 @@ from canoa.urn import action_name
 from canoa.vocabulary import ActionName, TaskId
 from canoa.wire import result
 from canoa.wire.codec import ContentType
+from canoa.wire.event import Event
 from canoa.wire.ids import new_task_id
 
 if TYPE_CHECKING:

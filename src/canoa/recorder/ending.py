@@ -14,7 +14,7 @@ from canoa.errors import CanoaError, DeliveryUnknown, Undecodable
 from canoa.logs import get_logger
 from canoa.recorder import reading
 from canoa.recorder.times import as_time, now_ms
-from canoa.recorder.views import Event
+from canoa.wire.event import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ import msgspec
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.logs import get_logger
-from canoa.recorder.views import Event
+from canoa.wire.event import Event
 from canoa.wire.ids import new_client_id
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ LISTENER_EVENTS: Final = 1000
 RECORDED: Final = "recorded"
 """The routing key of what recorders tell each other; what workers tell is under `progress.<task id>`."""
 
-PROGRESS_KEYS: Final = "progress.*"
+PROGRESS_KEYS: Final = topology.progress_key("*")
 
 _events = msgspec.json.Decoder(list[Event])
 

@@ -10,7 +10,7 @@ from canoa.vocabulary import NodeId, TaskId
 
 if TYPE_CHECKING:
     from canoa.recorder.grouping import GroupWriter
-    from canoa.recorder.views import Event
+    from canoa.wire.event import Event
 
 WRITE_EVERY_S: Final = 0.5
 """Of many reports only the last within this time is written: progress is looked at, not accounted for."""

@@ -22,8 +22,8 @@ from canoa.recorder.metrics import RecorderStats
 from canoa.recorder.outbox import Outbox
 from canoa.recorder.progress import ProgressWriter
 from canoa.recorder.times import as_time, now_ms
-from canoa.recorder.views import Event
 from canoa.store.port import Retention
+from canoa.wire.event import Event
 from canoa.wire.ids import new_client_id
 
 if TYPE_CHECKING:

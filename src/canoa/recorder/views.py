@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - FastAPI reads the annotations
 from typing import Any
 
+from canoa.wire.event import Event as Event
+
 
 @dataclass(frozen=True, kw_only=True)
 class SubmitOptions:
@@ -112,19 +114,3 @@ class ActionView:
     retry: int
     waiting: int | None = None
     workers: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Event:
-    """What happened to a task: `accepted`, `progress`, `ended`, `dead`, `redriven`; `lagged` to a listener that was
-    too slow and missed some."""
-
-    kind: str
-    task_id: str
-    action: str
-    at: datetime
-    outcome: str | None = None
-    progress: float | None = None
-    text: str | None = None
-    node_id: str | None = None
-    attempt: int | None = None

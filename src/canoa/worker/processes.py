@@ -15,6 +15,7 @@ import threading
 import traceback
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,6 +28,8 @@ from canoa.wire.codec import ContentType, Unencodable
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    from canoa.context import Report
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     module: str
@@ -37,7 +40,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     trace: dict[str, Any]
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Reported(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
+    """Progress, on the way to the answer."""
+
+    fraction: float | None
+    text: str
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
     """`error` empty: `body` is the encoded result."""
 
     body: bytes = b""
@@ -53,7 +63,7 @@ class ChildDied(Exception):
 
 
 _requests = msgspec.msgpack.Decoder(Request)
-_answers = msgspec.msgpack.Decoder(Answer)
+_answers = msgspec.msgpack.Decoder(Reported | Answer)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -69,13 +79,13 @@ class ProcessPool:
         self._slots = asyncio.Semaphore(size)
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="canoa-cpu")
 
-    async def run(self, request: Request) -> Answer:
-        """Raises `ChildDied`. Cancelling it kills the child in mid-action."""
+    async def run(self, request: Request, *, on_report: Report) -> Answer:
+        """Raises `ChildDied`. Cancelling it kills the child in mid-action. `on_report` is called from a thread."""
         loop = asyncio.get_running_loop()
         async with self._slots:
             child = self._kept() or await self._started()
             try:
-                raw = await loop.run_in_executor(self._threads, child.ask, _encode(request))
+                answer = await loop.run_in_executor(self._threads, child.ask, _encode(request), on_report)
             except asyncio.CancelledError:
                 self._discard(child)
                 raise
@@ -84,7 +94,7 @@ class ProcessPool:
                 self._discard(child)
                 raise ChildDied(f"the action's process ended with code {code}") from exc
             self._idle.append(child)
-            return _answers.decode(raw)
+            return answer
 
     async def _started(self) -> _Child:
         """Starting takes longer than some time limits: whoever gives up leaves the child to the next one."""
@@ -139,10 +149,14 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.is_alive()
 
-    def ask(self, request: bytes) -> bytes:
+    def ask(self, request: bytes, on_report: Report) -> Answer:
         """Blocks; raises EOFError when the child ends first."""
         self._pipe.send_bytes(request)
-        return self._pipe.recv_bytes()
+        while True:
+            told = _answers.decode(self._pipe.recv_bytes())
+            if isinstance(told, Answer):
+                return told
+            on_report(told.fraction, told.text)
 
     def exit_code(self) -> int | None:
         self._process.join(1.0)
@@ -162,7 +176,7 @@ def child_main(pipe: Connection) -> None:
     while True:
         try:
             request = _requests.decode(pipe.recv_bytes())
-            pipe.send_bytes(_encode(_perform(request)))
+            pipe.send_bytes(_encode(_perform(request, partial(_report, pipe))))
         except (EOFError, OSError):
             return
 
@@ -179,9 +193,13 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _perform(request: Request) -> Answer:
+def _report(pipe: Connection, fraction: float | None, text: str) -> None:
+    pipe.send_bytes(_encode(Reported(fraction=fraction, text=text)))
+
+
+def _perform(request: Request, report: Report) -> Answer:
     try:
-        action, args, kwargs = _prepared(request)
+        action, args, kwargs = _prepared(request, report)
     except (ArgumentsRefused, Undecodable) as exc:
         return _refused(exc)
     except Exception as exc:
@@ -197,10 +215,11 @@ def _perform(request: Request) -> Answer:
         return _refused(exc)
 
 
-def _prepared(request: Request) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def _prepared(request: Request, report: Report) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     action = _find(request.module, request.qualname)
     args, kwargs = action.signature.call_form(action.signature.decode(request.body, request.content_type))
-    return action, (Context(**request.context), *args) if action.signature.takes_context else args, kwargs
+    context = Context(**request.context, report=report)
+    return action, (context, *args) if action.signature.takes_context else args, kwargs
 
 
 def _refused(exc: Exception) -> Answer:

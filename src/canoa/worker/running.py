@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from canoa.vocabulary import TaskId
     from canoa.wire.task import Task
     from canoa.worker.offer import Offer
+    from canoa.worker.progress import ProgressTeller
 
 
 _OWN_FOLDER = str(Path(__file__).parent)
@@ -56,8 +57,11 @@ class ChildRaised(Exception):
 class Runner:
     """Shared by a worker's lanes."""
 
-    def __init__(self, *, node_id: str, threads: int, processes: int, cancelled: Cancellations) -> None:
+    def __init__(
+        self, *, node_id: str, threads: int, processes: int, cancelled: Cancellations, progress: ProgressTeller
+    ) -> None:
         self._node_id = node_id
+        self._progress = progress
         self._cancelled = cancelled
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="canoa-action")
         self._process_count = processes
@@ -252,7 +256,7 @@ class Runner:
             context=context.facts(),
             trace=dict(known.trace_headers()),
         )
-        answer = await self._processes.run(request)
+        answer = await self._processes.run(request, on_report=context.progress)
         if answer.error_type:
             raise ChildRaised(answer)
         return Encoded(answer.body)
@@ -267,6 +271,7 @@ class Runner:
             idempotency_key=known.idempotency_key,
             node_id=self._node_id,
             trace_id=traced.trace_id if traced else None,
+            report=self._progress.of(known),
         )
 
 

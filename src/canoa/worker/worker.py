@@ -27,6 +27,7 @@ from canoa.worker.driving import Interruption
 from canoa.worker.lane import Lane
 from canoa.worker.metrics import ActionStats, WorkerCollector, exposition, new_registry
 from canoa.worker.offer import Offer
+from canoa.worker.progress import ProgressTeller
 from canoa.worker.running import Runner, processors
 from canoa.worker.settling import Settler
 
@@ -84,6 +85,7 @@ class Worker:
             threads=settings.concurrency,
             processes=processes,
             cancelled=self._cancelled,
+            progress=ProgressTeller(self._broker, self.node_id),
         )
         self._main: Lane[Job] = Lane("main", settings.concurrency, self._run)
         self._cpu: Lane[Job] = Lane("cpu", processes, self._run)

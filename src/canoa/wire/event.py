@@ -1,0 +1,22 @@
+"""What happened to a task, as it travels on `topology.EVENTS`, in JSON lists. Nothing depends on hearing them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime  # noqa: TC003 - decoders read the annotations
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """What happened to a task: `accepted`, `progress`, `ended`, `dead`, `redriven`; `lagged` to a listener that was
+    too slow and missed some."""
+
+    kind: str
+    task_id: str
+    action: str
+    at: datetime
+    outcome: str | None = None
+    progress: float | None = None
+    text: str | None = None
+    node_id: str | None = None
+    attempt: int | None = None
