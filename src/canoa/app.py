@@ -64,7 +64,8 @@ class Canoa:
         content_type: ContentType = ContentType.JSON,
     ) -> None:
         self.name = checked_part("app", name)
-        self.settings = settings_module.read({"broker": broker, "max_payload_bytes": max_payload_bytes})
+        self._arguments = {"broker": broker, "max_payload_bytes": max_payload_bytes}
+        self.settings = settings_module.read(self._arguments)
         self.actions: dict[ActionName, Action[..., Any, Any]] = {}
         self._content_type = content_type
         self._sessions: dict[asyncio.AbstractEventLoop, Session] = {}
@@ -162,7 +163,7 @@ class Canoa:
         """Name another broker, before anything is connected. The CLI's `--broker`."""
         if any(session.is_open for session in list(self._sessions.values())):
             raise WrongUse("the app is already connected; name the broker before the first submit")
-        self.settings = settings_module.read({"broker": url, "max_payload_bytes": self.settings.max_payload_bytes})
+        self.settings = settings_module.read({**self._arguments, "broker": url})
 
     def new_broker(self, purpose: str) -> Broker:
         """A broker object of the kind the settings name, not yet open."""

@@ -1,72 +1,168 @@
 """What can be set from outside, read once, each value with where it came from.
 
-Precedence: an argument, then the environment (`CANOA_BROKER`, …), then the default. Secrets hide in `repr`.
+Precedence: an argument, the environment (`CANOA_BROKER`, …), then the current folder's `.env`, `canoa.toml` and
+`[tool.canoa]` in `pyproject.toml`, then the default. To add a setting is to add a field. Secrets hide wherever
+settings are shown, also in errors. Where values are looked for is in `setting_sources.py`.
 """
 
 from __future__ import annotations
 
-import math
 import os
-from typing import TYPE_CHECKING, Any, Final
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
 from canoa.errors import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from canoa.setting_sources import Given
 
 MEMORY: Final = "memory://"
+_SECRET_PARAMETER: Final = re.compile(r"([?&][^=&#]*(?:password|passphrase|secret|token|key)[^=&#]*=)[^&#]*", re.I)
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown. Also when it is none: whatever stands before an @ may be a password."""
+    url = _SECRET_PARAMETER.sub(r"\1***", url)
+    scheme, separator, rest = url.partition("://") if url.count("://") == 1 else ("", "", url)
+    login, at, place = rest.rpartition("@")
+    user, colon, _ = login.partition(":")
+    return f"{scheme}{separator}{user}:***@{place}" if at and colon else url
+
+
+def _hidden(secret: str) -> str:
+    return "***" if secret else ""
+
+
+Url = Annotated[str, msgspec.Meta(extra={"shown": without_password})]
+Secret = Annotated[str, msgspec.Meta(extra={"shown": _hidden})]
+Count = Annotated[int, msgspec.Meta(gt=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e12)]  # not for ever: infinity is no time
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Shared by clients and workers of one app."""
+    """Shared by clients, workers and recorders of one app."""
 
-    broker: str = MEMORY  # memory:// or amqp://user:password@host:port/vhost
-    max_payload_bytes: int = 1024 * 1024  # arguments or a result, uncompressed; larger costs memory times prefetch
-    submit_timeout_s: float = 30.0  # how long a submit waits for a link before it raises
-    heartbeat_s: int = 10  # a silently dead link is found within twice this; lower finds it sooner, costs traffic
+    broker: Url = MEMORY  # memory:// or amqp://user:password@host:port/vhost, amqps://… for TLS
+    max_payload_bytes: Count = 1024 * 1024  # arguments or a result, uncompressed; larger costs memory times prefetch
+    submit_timeout_s: Seconds = 30.0  # how long a submit waits for a link before it raises
+    heartbeat_s: Count = 10  # a silently dead link is found within twice this; lower finds it sooner, costs traffic
+
+    store: Url = ""  # sqlite:///folder/file.db or postgresql://…; empty: none (`canoa up`: sqlite:///.canoa/canoa.db)
+    keep_results_s: Seconds = 7 * 86_400.0  # ended tasks and results; longer lets callers come back later, costs disk
+    keep_payloads_s: Seconds = 86_400.0  # arguments of ended tasks; needed only to send them again
+    keep_letters_s: Seconds = 30 * 86_400.0  # dead letters, also the redriven ones
+
+    api: Url = "http://127.0.0.1:8420"  # where commands find the API when the broker is the memory broker
+    api_token: Secret = ""  # what they show there
+
+    tls_ca: str = ""  # file with the CAs that may have signed the broker's certificate; empty: those of the system
+    tls_cert: str = ""  # file with our own certificate, where the broker asks for one
+    tls_key: str = ""  # file with its private key, not encrypted
+    tls_verify: bool = True  # false takes any certificate: whoever sits on the line reads and writes along
 
     def __repr__(self) -> str:
-        return f"Settings(broker={without_password(self.broker)!r})"
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """msgspec's own would show every field."""
-        return [("broker", without_password(self.broker))]
+        """What differs from the default. msgspec's own would show secrets."""
+        values = ((field.name, field.default, getattr(self, field.name)) for field in fields())
+        return [(name, shown(name, value)) for name, default, value in values if name == "broker" or value != default]
 
     @property
     def is_memory(self) -> bool:
         return self.broker.startswith("memory:")
 
 
-def read(arguments: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
-    """Arguments that are None were not given."""
-    environment = os.environ if environment is None else environment
-    values: dict[str, Any] = {}
-    for field in msgspec.structs.fields(Settings):
-        variable = f"CANOA_{field.name.upper()}"
-        if arguments.get(field.name) is not None:
-            values[field.name] = _checked(field.name, arguments[field.name], field.type, is_text=False)
-        elif environment.get(variable):
-            values[field.name] = _checked(variable, environment[variable], field.type, is_text=True)
-    return Settings(**values)
+class Sourced(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting, and where its value came from."""
+
+    name: str
+    value: Any
+    source: str  # argument, environment, .env, canoa.toml, pyproject.toml or default
+    key: str  # what it is called there
+
+    @property
+    def shown(self) -> Any:
+        return shown(self.name, self.value)
+
+    def __repr__(self) -> str:
+        return f"Sourced({self.name}={self.shown!r}, from {self.source})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [(self.name, self.shown), ("source", self.source)]
 
 
-def _checked(name: str, given: Any, type_: Any, *, is_text: bool) -> Any:
-    """The value, or `SettingError` under the name it was given by. Only numbers are shown: a URL has secrets."""
+class Survey(msgspec.Struct, frozen=True):
+    """Every setting that can be used, and what is wrong with the others."""
+
+    sourced: dict[str, Sourced]
+    problems: list[str]
+
+
+def read(
+    arguments: Mapping[str, Any], environment: Mapping[str, str] | None = None, *, folder: Path | None = None
+) -> Settings:
+    """The settings, or `SettingError`. Arguments that are None were not given."""
+    found = survey(arguments, environment, folder=folder)
+    if found.problems:
+        more = len(found.problems) - 1
+        hint = f" (and {more} more; `canoa config validate` lists them)" if more else ""
+        raise SettingError(f"{found.problems[0]}{hint}")
+    return Settings(**{name: each.value for name, each in found.sourced.items()})
+
+
+def survey(
+    arguments: Mapping[str, Any], environment: Mapping[str, str] | None = None, *, folder: Path | None = None
+) -> Survey:
+    """The same, with where each value came from, and with every problem instead of the first."""
+    from canoa.setting_sources import look_up  # when first used: `import canoa` reads no files
+
+    given, problems = look_up(
+        [field.name for field in fields()],
+        secrets={field.name for field in fields() if _shower(field.name)},
+        arguments=arguments,
+        environment=os.environ if environment is None else environment,
+        folder=folder,
+    )
+    sourced: dict[str, Sourced] = {}
+    for field in fields():
+        try:
+            sourced[field.name] = _sourced(field, given.get(field.name))
+        except SettingError as exc:
+            problems.append(str(exc))
+    return Survey(sourced, problems)
+
+
+@cache
+def fields() -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(Settings)
+
+
+def shown(name: str, value: Any) -> Any:
+    """A setting's value as people may see it."""
+    shower = _shower(name)
+    return shower(value) if shower else value
+
+
+@cache
+def _shower(name: str) -> Callable[[str], str] | None:
+    """How the value of a secret is shown; None where it is no secret."""
+    (type_,) = (field.type for field in fields() if field.name == name)
+    return next((meta.extra["shown"] for meta in getattr(type_, "__metadata__", ()) if meta.extra), None)
+
+
+def _sourced(field: msgspec.structs.FieldInfo, given: Given | None) -> Sourced:
+    if given is None:
+        return Sourced(name=field.name, value=field.default, source="default", key=field.name)
     try:
-        value = msgspec.convert(given, type_, strict=not is_text)
+        value = msgspec.convert(given.value, field.type, strict=not given.is_text)
     except msgspec.ValidationError as exc:
-        shown = "" if type_ is str else f" {given!r:.60}"
-        raise SettingError(f"{name}{shown} cannot be used: {exc}") from exc
-    if type_ is not str and not 0 < value < math.inf:  # NaN is not either
-        raise SettingError(f"{name} is {value!r}; it must be a number above 0")
-    return value
-
-
-def without_password(url: str) -> str:
-    """The URL as it may be shown."""
-    scheme, separator, rest = url.partition("://")
-    login, at, place = rest.rpartition("@")
-    user = login.partition(":")[0]
-    return f"{scheme}{separator}{user}:***@{place}" if at else url
+        quoted = "" if _shower(field.name) else f" {given.value!r:.60}"
+        raise SettingError(f"{given.place}{quoted} cannot be used: {exc}") from exc
+    return Sourced(name=field.name, value=value, source=given.source, key=given.key)

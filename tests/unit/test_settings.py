@@ -1,4 +1,4 @@
-"""Settings come from arguments, then the environment, then defaults; wrong ones say so, and secrets stay hidden."""
+"""Settings have types, wrong values are refused by name, secrets stay hidden. Where they come from is tested apart."""
 
 from __future__ import annotations
 
