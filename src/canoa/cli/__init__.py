@@ -8,6 +8,7 @@ import typer
 
 from canoa.cli.actions import actions_app
 from canoa.cli.call import call
+from canoa.cli.recorder import recorder
 from canoa.cli.site import site_app
 from canoa.cli.up import up
 from canoa.cli.worker import worker
@@ -40,6 +41,7 @@ def _options(
 
 app.command()(up)
 app.command()(worker)
+app.command()(recorder)
 app.command()(call)
 app.add_typer(actions_app, name="actions")
 app.add_typer(site_app, name="site")

@@ -26,27 +26,14 @@ _SAMPLES: dict[type, Any] = {
 }
 
 
-def greet(app: Canoa, target: str, url: str) -> None:
+def greet(app: Canoa, target: str, url: str, *, token: str, unfinished: int) -> None:
     say(f"canoa {importlib.metadata.version('canoa')} runs {app.name}: {', '.join(app.actions)}")
-    say(f"  look   {url}/healthz  {url}/metrics")
-    if app.settings.is_memory:
-        say("  next   the memory broker is for this process alone; with RabbitMQ, in another shell:")
-        commands = _from_nothing(app, shlex.quote(target))
-    else:
-        say("  next   in another shell, with CANOA_BROKER set to the same URL:")
-        commands = [_call(app, shlex.quote(target))]
-    for command in commands:
-        say(f"         {command}")
-    say("  stop   Ctrl-C; running actions may finish")
-
-
-def _from_nothing(app: Canoa, target: str) -> list[str]:
-    return [
-        f"export CANOA_BROKER=$({program()} site start)",
-        f"{program()} actions declare {target}",  # or the call below would come before the worker is there
-        f"{program()} worker {target} &",
-        _call(app, target),
-    ]
+    if unfinished:
+        say(f"  again  {unfinished} tasks that were accepted before and have not ended")
+    say(f"  look   {url}/docs  (token {token})")
+    say("  next   in another shell, in this folder:" if app.settings.is_memory else "  next   in another shell:")
+    say(f"         {_call(app, shlex.quote(target))}")
+    say("  stop   Ctrl-C; running actions may finish, the others wait for the next start")
 
 
 def _call(app: Canoa, target: str) -> str:

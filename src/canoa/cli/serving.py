@@ -13,23 +13,25 @@ import os
 import signal
 import sys
 import threading
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import typer
 
 from canoa.cli import output
 from canoa.cli.listening import listening_error
-from canoa.errors import BrokerUnreachable, CanoaError
+from canoa.errors import BrokerUnreachable, CanoaError, StoreUnreachable
 from canoa.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
     from canoa.app import Canoa
     from canoa.worker.worker import Worker, WorkerSettings
 
 log = get_logger(__name__)
+
+T = TypeVar("T")
 
 TRY_AGAIN_AFTER_S: Final = 1.0
 SAME_STOP_WITHIN_S: Final = 1.0
@@ -37,7 +39,13 @@ IDLE_THREAD_ENDS_WITHIN_S: Final = 0.2
 
 
 class CannotReceive(CanoaError):
-    """A worker that was ready can no longer receive work."""
+    """A part that was ready can no longer receive work."""
+
+
+class Part(Protocol):
+    """A worker, a recorder: something that runs until it cannot."""
+
+    async def wait_failed(self) -> None: ...
 
 
 class StoppedEarly(Exception):
@@ -116,24 +124,37 @@ async def started(
 ) -> AsyncIterator[Worker]:
     """A running worker. A broker that is not there yet is waited for: services start in any order."""
     async with AsyncExitStack() as stack:
-        entering = asyncio.ensure_future(_entered(app, settings, stack, within_s))
-        await _first_of(entering, stop)
-        if not entering.done():
-            entering.cancel()
-            await asyncio.gather(entering, return_exceptions=True)
-            raise StoppedEarly
-        yield await entering
+        yield await entered(lambda: app.worker_with(settings), stack, stop, within_s=within_s)
 
 
-async def _entered(app: Canoa, settings: WorkerSettings, stack: AsyncExitStack, within_s: float) -> Worker:
+async def entered(
+    part: Callable[[], AbstractAsyncContextManager[T]],
+    stack: AsyncExitStack,
+    stop: asyncio.Event,
+    *,
+    within_s: float = 30.0,
+) -> T:
+    """What `part` makes, entered on `stack`; tried again while the broker or the store is not there yet. Raises
+    `StoppedEarly` on a signal."""
+    entering = asyncio.ensure_future(_entered(part, stack, within_s))
+    await _first_of(entering, stop)
+    if not entering.done():
+        entering.cancel()
+        await asyncio.gather(entering, return_exceptions=True)
+        raise StoppedEarly
+    return await entering
+
+
+async def _entered(part: Callable[[], AbstractAsyncContextManager[T]], stack: AsyncExitStack, within_s: float) -> T:
     give_up_s = asyncio.get_running_loop().time() + within_s
     while True:
         try:
-            return await stack.enter_async_context(app.worker_with(settings))
-        except BrokerUnreachable as exc:
+            return await stack.enter_async_context(part())
+        except (BrokerUnreachable, StoreUnreachable) as exc:
             if asyncio.get_running_loop().time() + TRY_AGAIN_AFTER_S > give_up_s:
                 raise
-            log.warning("broker_not_there_yet", reason=str(exc))
+            event = "broker_not_there_yet" if isinstance(exc, BrokerUnreachable) else "store_not_there_yet"
+            log.warning(event, reason=str(exc))
             await asyncio.sleep(TRY_AGAIN_AFTER_S)
 
 
@@ -167,14 +188,18 @@ def metrics_served(worker: Worker, place: tuple[str, int] | None) -> Iterator[No
         thread.join()
 
 
-async def until_stopped(worker: Worker, stop: asyncio.Event) -> None:
-    """Returns on a signal; raises `CannotReceive` when the worker is of no more use."""
-    failed = asyncio.ensure_future(worker.wait_failed())
+async def until_stopped(stop: asyncio.Event, *parts: Part) -> None:
+    """Returns on a signal; raises `CannotReceive` when one of the parts is of no more use."""
+    failed = [asyncio.ensure_future(part.wait_failed()) for part in parts]
+    first = asyncio.ensure_future(asyncio.wait(failed, return_when=asyncio.FIRST_COMPLETED))
     try:
-        await _first_of(failed, stop)
-        if failed.done():
-            await failed
+        await _first_of(first, stop)
+        for each in failed:
+            if each.done():
+                await each
     except CanoaError as exc:
-        raise CannotReceive(f"the worker can no longer receive work: {exc}") from exc
+        raise CannotReceive(f"the process can no longer do its work: {exc}") from exc
     finally:
-        failed.cancel()
+        first.cancel()
+        for each in failed:
+            each.cancel()

@@ -1,57 +1,85 @@
-"""`canoa up`: an app's worker and its API in one process."""
+"""`canoa up`: an app's worker, a recorder with its store, and the HTTP API in one process."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from canoa.cli import logs, output, serving
+from canoa.cli import folder, logs, output, serving
 from canoa.cli.greeting import greet
 from canoa.cli.listening import listener, shown_url
-from canoa.cli.loading import load_app
+from canoa.cli.loading import load_app, needs_extra
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.cli.worker import BrokerUrl, Target
-from canoa.errors import SettingError
+
+if TYPE_CHECKING:
+    from canoa.app import Canoa
+
+StoreUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        help="sqlite:///folder/file.db or postgresql://user:password@host/database. Otherwise CANOA_STORE.",
+        show_default=False,
+    ),
+]
+ApiHost = Annotated[str, typer.Option(help="Address of the API.")]
+AllowedHosts = Annotated[
+    list[str] | None, typer.Option(help="Another name to answer to (Host header); give it once per name.")
+]
 
 
 def up(
     target: Target,
     broker: BrokerUrl = None,
-    host: Annotated[str, typer.Option(help="Address of the API.")] = "127.0.0.1",
+    store: StoreUrl = None,
+    host: ApiHost = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the API; 0 takes a free one.")] = 8420,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="Another name to answer to (Host header); give it once per name.")
-    ] = None,
+    allow_host: AllowedHosts = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Attempts at once, on the loop and in threads.")] = 50,
     drain: Annotated[float, typer.Option(min=0, help="Seconds running attempts may go on after a stop.")] = 30.0,
     log_level: LogLevel = logs.Level.WARNING,
     log_format: LogFormat = logs.Format.AUTO,
     as_json: AsJsonLogs = False,
 ) -> None:
-    """Run an app's worker and API here, until SIGTERM or Ctrl-C. With no broker named: the memory broker."""
+    """Run an app here, until SIGTERM or Ctrl-C: worker, recorder, store and API in one process.
+
+    With no broker named it needs nothing else: what is submitted is stored in .canoa/ of this folder first, and what is
+    unfinished when it ends, or is killed, goes on at the next start.
+    """
     logs.set_up(log_level, logs.Format.JSON if as_json else log_format)
     with output.errors_explained():
         from canoa.worker.worker import WorkerSettings
 
-        try:
+        with needs_extra("canoa up", "server"):
             from canoa.api.server import serving_api
-        except ModuleNotFoundError as exc:
-            raise SettingError(f"`canoa up` needs {exc.name}; install it with: pip install 'canoa[server]'") from exc
+            from canoa.recorder.hosting import hosting
         app = load_app(target, broker)
-        listening = listener(host, port)
         settings = WorkerSettings(concurrency=concurrency, drain_s=drain)
 
     async def main() -> None:
         stop = serving.stop_requested()
-        async with (
-            serving.started(app, settings, stop, within_s=30.0) as worker,
-            serving_api(app, worker, listening, hosts=allow_host or []),
-        ):
-            greet(app, target, shown_url(listening))
-            await serving.until_stopped(worker, stop)
+        async with AsyncExitStack() as stack:
+            stack.enter_context(folder.held(target))
+            listening = stack.enter_context(listener(host, port))
+            worker = await stack.enter_async_context(serving.started(app, settings, stop, within_s=30.0))
+            hosted = await stack.enter_async_context(hosting(app, _store_url(app, store)))
+            token = app.settings.api_token or folder.token()
+            await stack.enter_async_context(
+                serving_api(app, listening, token=token, desk=hosted.desk, worker=worker, hosts=allow_host or [])
+            )
+            unfinished = await hosted.recorder.acceptor.publish_unfinished() if app.settings.is_memory else 0
+            folder.announce(shown_url(listening))
+            greet(app, target, shown_url(listening), token=token, unfinished=unfinished)
+            await serving.until_stopped(stop, worker, hosted.recorder)
             output.say("stopping: running actions may finish")
             await worker.stop()
         output.say("stopped")
 
     serving.run(main())
+
+
+def _store_url(app: Canoa, given: str | None) -> str:
+    return given or app.settings.store or folder.default_store()

@@ -51,7 +51,7 @@ def worker(
         stop = serving.stop_requested()
         async with serving.started(app, settings, stop, within_s=wait) as running:
             with serving.metrics_served(running, place):
-                await serving.until_stopped(running, stop)
+                await serving.until_stopped(stop, running)
                 await running.stop()
 
     serving.run(main())

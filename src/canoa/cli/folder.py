@@ -1,0 +1,92 @@
+"""The folder `.canoa` of a project: who runs there (`canoa up`), where that answers, and the token to show it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from canoa.errors import SettingError, StoreTaken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER: Final = Path(".canoa")
+LOCK: Final = FOLDER / "up.lock"
+ADDRESS: Final = FOLDER / "address"
+TOKEN: Final = FOLDER / "token"
+STORE_URL: Final = f"sqlite:///{FOLDER}/canoa.db"
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """Who runs here, for the next one who wants to."""
+
+    pid: int
+    app: str
+    since: str
+
+
+@contextmanager
+def held(app: str) -> Iterator[None]:
+    """One `canoa up` per folder: two memory brokers on one store would each run everything. Let go by the system,
+    also when we are killed."""
+    _make()
+    with LOCK.open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise StoreTaken(f"{_who()} runs in this folder ({Path.cwd()}); stop it, or use another folder") from exc
+        lock.truncate(0)
+        lock.write(msgspec.json.encode(Holder(pid=os.getpid(), app=app, since=time.strftime("%F %T"))).decode())
+        lock.flush()
+        try:
+            yield
+        finally:
+            ADDRESS.unlink(missing_ok=True)
+
+
+def token() -> str:
+    """The same after a restart. Readable by its owner alone."""
+    _make()
+    if not TOKEN.exists():
+        descriptor = os.open(TOKEN, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_urlsafe(24))
+    return TOKEN.read_text().strip()
+
+
+def default_store() -> str:
+    """A file in the folder, which is made if need be."""
+    _make()
+    return STORE_URL
+
+
+def announce(url: str) -> None:
+    """Where commands of this folder find the API."""
+    ADDRESS.write_text(url + "\n")
+
+
+def _make() -> None:
+    try:
+        FOLDER.mkdir(exist_ok=True)
+        ignore = FOLDER / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+    except OSError as exc:
+        raise SettingError(
+            f"cannot use the folder {Path.cwd() / FOLDER}: {exc.strerror}; run where you may write"
+        ) from exc
+
+
+def _who() -> str:
+    try:
+        holder = msgspec.json.decode(LOCK.read_bytes(), type=Holder)
+    except (OSError, msgspec.MsgspecError):
+        return "another `canoa up`"
+    return f"`canoa up {holder.app}` (process {holder.pid}, since {holder.since})"

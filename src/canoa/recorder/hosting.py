@@ -1,0 +1,55 @@
+"""A recorder with its desk and its system actions, as one thing that runs: for `canoa up` and `canoa recorder`."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from canoa.recorder import system
+from canoa.recorder.desk import Desk
+from canoa.recorder.service import Recorder, recording
+from canoa.store.opening import new_store
+from canoa.store.port import Retention
+from canoa.worker.worker import WorkerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from canoa.app import Canoa
+
+QUESTIONS_AT_ONCE: Final = 500
+"""Most of them wait for a task to end, which costs nothing but memory."""
+
+
+class Hosted(NamedTuple):
+    recorder: Recorder
+    desk: Desk
+
+
+@asynccontextmanager
+async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -> AsyncIterator[Hosted]:
+    """Records on the app's broker inside the block. On the memory broker, what the app submits is stored first."""
+    settings = app.settings
+    retention = Retention(
+        task_s=settings.keep_results_s, payload_s=settings.keep_payloads_s, letter_s=settings.keep_letters_s
+    )
+    async with AsyncExitStack() as stack:
+        store = new_store(store_url)
+        await store.open()
+        stack.push_async_callback(store.aclose)
+        broker = app.new_broker("recorder")
+        await broker.open()
+        stack.push_async_callback(broker.aclose)
+        recorder = await stack.enter_async_context(
+            recording(broker, store, is_memory=settings.is_memory, retention=retention)
+        )
+        desk = Desk(recorder, None if is_for_any_app else app, max_payload_bytes=settings.max_payload_bytes)
+        offered = app.twin(system.APP)
+        system.offer(offered, desk)
+        await stack.enter_async_context(offered.worker_with(WorkerSettings(concurrency=QUESTIONS_AT_ONCE, drain_s=1.0)))
+        if settings.is_memory:
+            app.acceptor = recorder.acceptor
+        try:
+            yield Hosted(recorder, desk)
+        finally:
+            app.acceptor = None
