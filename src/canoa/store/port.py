@@ -37,7 +37,7 @@ class NewTask(msgspec.Struct, frozen=True, kw_only=True):
     message: Message
     submitted_ms: int
     due_ms: int | None = None  # not to start before
-    reply_to: str | None = None  # the queue that hears how it ended
+    reply_to: str | None = None  # the queue that hears how it ended; several have a space between
 
 
 class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,14 +123,15 @@ BURIED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.REFUSED, Outcome.
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """`is_first`: this very change ended it. `reply_to`: the queues of those who wait for it."""
+    """`is_first`: this very change ended it. `reply_to`: the queues of those who wait for it, also when it had ended
+    before (whoever ended it may have died before he told them); none for another run than the current one."""
 
     is_first: bool
     reply_to: tuple[str, ...] = ()
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a task is; nothing once it has ended. Answers None."""
+    """How far a task is. Nothing once it has ended, and nothing from an earlier attempt. Answers None."""
 
     task_id: TaskId
     at_ms: int
@@ -141,16 +142,17 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bury(msgspec.Struct, frozen=True, kw_only=True):
-    """Keep a dead letter. The same one again, an older one, and one of a task that the store keeps (its `End` makes
-    the letter) change nothing. Answers whether it was kept."""
+    """Keep a dead letter. The same one again, an older one, and one of a task whose message the store keeps (its `End`
+    makes the letter) change nothing. Answers whether it was kept."""
 
     letter: Letter
     message: Message
 
 
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):
-    """Send a dead letter's task again: marks the letter, opens the task anew as its next `run`, and puts it into the
-    outbox, all or nothing. Answers whether it did: a letter is redriven once, until its task dies again."""
+    """Send a dead letter's task again: marks the letter, opens the task anew as its next `run` (keeps it from now on,
+    where it did not), and puts it into the outbox, all or nothing. Answers whether it did: a letter is redriven once,
+    until its task dies again, and not while its task is open."""
 
     task_id: TaskId
     now_ms: int
@@ -246,7 +248,8 @@ class Store(Protocol):
     async def reserve(self, key: str, *, count: int, per_ms: float, burst: int, now_ms: int, within_ms: int) -> int:
         """Room for `count` starts under a rate of one per `per_ms`, with at most `burst` at once after a pause: the
         time at which the first may start (the others follow `per_ms` apart), or -1 when that would be later than
-        `within_ms` from now: then nothing is reserved."""
+        `within_ms` from now: then nothing is reserved. After a pause the time lies in the past, by what the burst
+        allows: the k-th may start at `max(now_ms, first + k * per_ms)`."""
 
     async def take_slot(self, key: str, holder: str, *, limit: int, now_ms: int, for_ms: int) -> bool:
         """One of `limit` places under `key`, for `for_ms`; renews the holder's own."""

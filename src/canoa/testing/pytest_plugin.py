@@ -23,6 +23,7 @@ ProxyFactory: TypeAlias = Callable[[str], Awaitable[TcpProxy]]
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "rabbitmq: needs a RabbitMQ node, which the test run starts by itself")
+    config.addinivalue_line("markers", "postgres: needs a PostgreSQL server, which the test run starts by itself")
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers

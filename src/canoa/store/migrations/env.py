@@ -1,0 +1,10 @@
+"""Run by Alembic: migrates on the connection that `canoa.store.migrating` hands over, inside its transaction."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from canoa.store.schema import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+context.run_migrations()

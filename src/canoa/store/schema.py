@@ -1,0 +1,108 @@
+"""The tables of a store, as they are now. How an older store gets there is in `migrations/`.
+
+Blobs come last in a row, so that reading what stands before them does not touch the pages they fill.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import sqlalchemy as sa
+
+HEAD: Final = "0001"
+"""The revision that these tables are. One more in `migrations/versions/` changes it."""
+
+metadata = sa.MetaData()
+
+# Byte order on both: cursors compare ids, and PostgreSQL's own order would depend on the language of the server.
+_ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+_BLOB = sa.LargeBinary()
+
+tasks = sa.Table(
+    "tasks",
+    metadata,
+    sa.Column("id", _ID, primary_key=True),
+    sa.Column("action", _ID, nullable=False),
+    sa.Column("standing", sa.Text, nullable=False),  # the outcome, or the state while there is none
+    sa.Column("submitted_ms", sa.BigInteger, nullable=False),
+    sa.Column("due_ms", sa.BigInteger),
+    sa.Column("started_ms", sa.BigInteger),
+    sa.Column("ended_ms", sa.BigInteger),
+    sa.Column("attempts", sa.BigInteger, nullable=False),
+    sa.Column("node_id", sa.Text),
+    sa.Column("error", sa.Text),
+    sa.Column("progress", sa.Double),
+    sa.Column("progress_text", sa.Text),
+    sa.Column("run", sa.BigInteger, nullable=False),
+    sa.Column("reply_to", sa.Text, nullable=False),  # queue names with a space between
+    sa.Column("message", _BLOB),
+    sa.Column("result", _BLOB),
+    # Every listing is a merge of a few ranges of these two: see `reads.py`. More indexes would cost every write.
+    sa.Index("tasks_by_standing", "standing", "submitted_ms", "id"),
+    sa.Index("tasks_by_action", "action", "standing", "submitted_ms", "id"),
+)
+_ended = tasks.c.ended_ms.is_not(None)
+_with_payload = sa.and_(_ended, tasks.c.message.is_not(None))
+sa.Index("tasks_ended", tasks.c.ended_ms, sqlite_where=_ended, postgresql_where=_ended)
+sa.Index("tasks_payload", tasks.c.ended_ms, sqlite_where=_with_payload, postgresql_where=_with_payload)
+
+letters = sa.Table(
+    "letters",
+    metadata,
+    sa.Column("task_id", _ID, primary_key=True),
+    sa.Column("action", _ID, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("traceback", sa.Text, nullable=False),
+    sa.Column("attempts", sa.BigInteger, nullable=False),
+    sa.Column("node_id", sa.Text),
+    sa.Column("origin", sa.Text, nullable=False),
+    sa.Column("dead_ms", sa.BigInteger, nullable=False),
+    sa.Column("redriven_ms", sa.BigInteger),
+    sa.Column("message", _BLOB, nullable=False),
+    sa.Index("letters_dead", "dead_ms"),
+)
+_waits = letters.c.redriven_ms.is_(None)
+sa.Index("letters_waiting", letters.c.dead_ms, letters.c.task_id, sqlite_where=_waits, postgresql_where=_waits)
+sa.Index(
+    "letters_by_action",
+    letters.c.action,
+    letters.c.dead_ms,
+    letters.c.task_id,
+    sqlite_where=_waits,
+    postgresql_where=_waits,
+)
+
+outbox = sa.Table(
+    "outbox",
+    metadata,
+    sa.Column("seq", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
+    sa.Column("task_id", _ID, nullable=False),
+    sa.Column("taken_until_ms", sa.BigInteger, nullable=False),
+    sa.Column("publication", _BLOB, nullable=False),
+    sqlite_autoincrement=True,  # a number is never used twice: a late `Sent` must not take out another's message
+)
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("name", _ID, primary_key=True),
+    sa.Column("owner", sa.Text, nullable=False),  # empty: released
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("expires_ms", sa.BigInteger, nullable=False),
+)
+
+limits = sa.Table(
+    "limits",
+    metadata,
+    sa.Column("key", _ID, primary_key=True),
+    sa.Column("next_ms", sa.Double, nullable=False),  # the theoretical arrival time of the next start
+)
+
+slots = sa.Table(
+    "slots",
+    metadata,
+    sa.Column("key", _ID, primary_key=True),
+    sa.Column("holder", _ID, primary_key=True),
+    sa.Column("expires_ms", sa.BigInteger, nullable=False),
+)

@@ -1,0 +1,80 @@
+"""One suite for the store port: every test here runs on a SQLite file and on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol
+
+import asyncpg
+import pytest
+
+from canoa.store.opening import new_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from canoa.store.port import Store
+
+CLOSE_WITHIN_S = 10.0
+
+
+class OpenStore(Protocol):
+    """Opens one more store object on the test's own, initially empty, store."""
+
+    async def __call__(self) -> Store: ...
+
+
+class RunSql(Protocol):
+    """Does what no store object would: the first value of the first row, if there is one."""
+
+    async def __call__(self, statement: str) -> object: ...
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'canoa.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+async def open_store(store_url: str) -> AsyncIterator[OpenStore]:
+    opened: list[Store] = []
+
+    async def open_one() -> Store:
+        store = new_store(store_url)
+        opened.append(store)
+        await store.open()
+        return store
+
+    yield open_one
+    async with asyncio.timeout(CLOSE_WITHIN_S):
+        for store in opened:
+            await store.aclose()
+
+
+@pytest.fixture
+async def store(open_store: OpenStore) -> Store:
+    return await open_store()
+
+
+@pytest.fixture
+def run_sql(store_url: str) -> RunSql:
+    async def on_sqlite(statement: str) -> object:
+        with closing(sqlite3.connect(store_url.removeprefix("sqlite:///"))) as connection, connection:
+            found = connection.execute(statement).fetchone()
+        return found[0] if found else None
+
+    async def on_postgres(statement: str) -> object:
+        connection = await asyncpg.connect(store_url)
+        try:
+            found: object = await connection.fetchval(statement)
+        finally:
+            await connection.close()
+        return found
+
+    return on_sqlite if store_url.startswith("sqlite:") else on_postgres

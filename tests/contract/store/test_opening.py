@@ -1,0 +1,131 @@
+"""A store's life: opened by many at once, closed, opened again, and by whom it is not opened."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.contract.store.words import accepted, row
+
+from canoa.errors import StoreTooNew, StoreUnreachable
+from canoa.store.opening import new_store
+from canoa.store.port import TaskFilter
+from canoa.vocabulary import TaskId
+
+if TYPE_CHECKING:
+    from tests.contract.store.conftest import OpenStore, RunSql
+
+    from canoa.store.port import Store
+
+WITHIN_S = 60.0
+
+OPENS = """
+import asyncio, sys
+from canoa.store.opening import new_store
+
+async def main():
+    store = new_store(sys.argv[1])
+    await store.open()
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+WRITES_UNTIL_KILLED = """
+import asyncio, sys
+from tests.contract.store.words import accept
+from canoa.store.opening import new_store
+
+async def main():
+    store = new_store(sys.argv[1])
+    await store.open()
+    for group in range(1_000_000):
+        await store.apply([accept(f"{group}-{number}") for number in range(10)])
+        print(group, flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_what_is_kept_is_there_when_the_store_is_opened_again(open_store: OpenStore) -> None:
+    first = await open_store()
+    await accepted(first, "a")
+    await first.aclose()
+
+    second = await open_store()
+
+    assert (await row(second, "a")).id == "a"
+
+
+async def test_closing_twice_is_allowed(store: Store) -> None:
+    await store.aclose()
+    await store.aclose()
+
+
+async def test_a_store_that_was_never_opened_can_be_closed(store_url: str) -> None:
+    await new_store(store_url).aclose()
+
+
+async def test_a_closed_store_says_so(store: Store) -> None:
+    await store.aclose()
+
+    with pytest.raises(StoreUnreachable, match="open"):
+        await store.task(TaskId("a"))
+    with pytest.raises(StoreUnreachable, match="open"):
+        await store.apply([])
+
+
+async def test_ten_programs_that_open_a_new_store_at_once_all_succeed(store_url: str, open_store: OpenStore) -> None:
+    programs = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", OPENS, store_url, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL
+        )
+        for _ in range(10)
+    ]
+
+    async with asyncio.timeout(WITHIN_S):
+        ends = await asyncio.gather(*(program.communicate() for program in programs))
+
+    assert [(program.returncode, said) for program, (_, said) in zip(programs, ends, strict=True)] == [(0, b"")] * 10
+    await accepted(await open_store(), "a")
+
+
+async def test_a_store_of_a_newer_version_is_refused_and_left_alone(
+    store: Store, store_url: str, run_sql: RunSql
+) -> None:
+    await accepted(store, "a")
+    await store.aclose()
+    await run_sql("UPDATE alembic_version SET version_num = '9999'")
+
+    newcomer = new_store(store_url)
+    with pytest.raises(StoreTooNew, match=r"schema 9999.*knows only 0001.*pip install --upgrade"):
+        await newcomer.open()
+    await newcomer.aclose()
+
+    assert await run_sql("SELECT version_num FROM alembic_version") == "9999"
+    assert await run_sql("SELECT count(*) FROM tasks") == 1
+
+
+async def test_what_a_killed_program_was_told_is_kept_and_nothing_by_halves(
+    store_url: str, open_store: OpenStore
+) -> None:
+    writer = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WRITES_UNTIL_KILLED, store_url, stdout=asyncio.subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    async with asyncio.timeout(WITHIN_S):
+        for _ in range(20):
+            await writer.stdout.readline()
+        writer.send_signal(signal.SIGKILL)
+        told = 20 + len((await writer.stdout.read()).splitlines())
+        await writer.wait()
+
+    kept = {task.id for task in await (await open_store()).tasks(TaskFilter(), limit=100_000)}
+
+    promised = {f"{group}-{number}" for group, number in itertools.product(range(told), range(10))}
+    assert kept >= promised
+    assert len(kept - promised) in (0, 10)  # the group it did not live to hear of

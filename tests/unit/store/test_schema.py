@@ -1,0 +1,36 @@
+"""The migrations lead to the tables that the code uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from canoa.store.schema import HEAD, metadata
+from canoa.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_the_migrations_lead_to_the_schema(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "canoa.db")
+    await store.open()
+    await store.aclose()
+
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'canoa.db'}")
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    engine.dispose()
+
+
+def test_the_last_revision_is_the_one_that_the_code_knows() -> None:
+    config = Config()
+    config.set_main_option("script_location", "canoa.store:migrations")
+    config.set_main_option("path_separator", "os")
+
+    assert ScriptDirectory.from_config(config).get_current_head() == HEAD
