@@ -174,12 +174,9 @@ class Canoa:
 
             return MemoryBroker(self._memory_hub())
         if url.startswith(("amqp://", "amqps://")):
-            from canoa.broker.rabbitmq import RabbitBroker, RabbitSettings
+            from canoa.broker.rabbitmq import RabbitBroker, rabbit_settings
 
-            rabbit = RabbitSettings(
-                heartbeat_s=self.settings.heartbeat_s, publish_timeout_s=self.settings.submit_timeout_s
-            )
-            return RabbitBroker(url, settings=rabbit, name=f"canoa {self.name} {purpose}")
+            return RabbitBroker(url, settings=rabbit_settings(self.settings), name=f"canoa {self.name} {purpose}")
         raise SettingError(
             f"broker {settings_module.without_password(url)!r:.80} has a scheme nobody speaks; "
             f"use amqp://user:password@host:5672/vhost, amqps://…, or memory://"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -23,6 +22,7 @@ from canoa.broker.amqp.keeper import LinkKeeper
 from canoa.broker.amqp.link import Address, Link
 from canoa.broker.amqp.publisher import Publisher
 from canoa.broker.amqp.refusals import lacks_queue, translated
+from canoa.broker.amqp.tls import Tls
 from canoa.broker.port import (
     Broker,
     Consumer,
@@ -37,7 +37,10 @@ from canoa.errors import BrokerUnreachable, CanoaError, QueueMissing, SettingErr
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from canoa.settings import Settings
+
 T = TypeVar("T")
+NO_FILES = Tls()
 
 
 class RabbitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,6 +50,7 @@ class RabbitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     window: int = 2000  # unconfirmed messages at once; wider is faster up to here (measured), and leaves more in doubt
     login_patience_s: float = 60.0  # a login refused for longer than this after a cut ends consumers loudly
     reconnect_max_s: float = 10.0  # the longest pause between two tries; lower comes back sooner, tries more often
+    tls: Tls = NO_FILES  # for amqps://
 
     def __post_init__(self) -> None:
         if self.heartbeat_s < 1 or self.window < 1:
@@ -56,12 +60,21 @@ class RabbitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             )
 
 
+def rabbit_settings(settings: Settings) -> RabbitSettings:
+    """What the app's settings say about the link."""
+    return RabbitSettings(
+        heartbeat_s=settings.heartbeat_s,
+        publish_timeout_s=settings.submit_timeout_s,
+        tls=Tls(ca=settings.tls_ca, cert=settings.tls_cert, key=settings.tls_key, verify=settings.tls_verify),
+    )
+
+
 class RabbitBroker:
     """`url`: `amqp://user:password@host:port/vhost` (or `amqps`)."""
 
     def __init__(self, url: str, *, settings: RabbitSettings | None = None, name: str = "canoa") -> None:
-        self._address, self._login = parse_url(url)
         self._settings = settings or RabbitSettings()
+        self._address, self._login = parse_url(url, self._settings.tls)
         self._name = f"{name} ({os.getpid()})"
         self._publishing: LinkKeeper | None = None
         self._consuming: LinkKeeper | None = None
@@ -220,8 +233,8 @@ class RabbitBroker:
         return consumer
 
 
-def parse_url(url: str) -> tuple[Address, Login]:
-    """Where and as whom. Errors never show the password."""
+def parse_url(url: str, tls: Tls = NO_FILES) -> tuple[Address, Login]:
+    """Where and as whom: without a user, the client certificate says who. Errors never show the password."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -233,9 +246,11 @@ def parse_url(url: str) -> tuple[Address, Login]:
     if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
         shown = f"{parts.scheme}://…" if "://" in url else "without amqp://"
         raise SettingError(f"a broker URL {shown} is not AMQP; write amqp://user:password@host:5672/vhost")
-    tls = ssl.create_default_context() if parts.scheme == "amqps" else None
-    address = Address(parts.hostname, port or (5671 if tls else 5672), tls)
+    is_tls = parts.scheme == "amqps"
+    address = Address(parts.hostname, port or (5671 if is_tls else 5672), tls if is_tls else None)
     vhost = unquote(parts.path[1:]) if parts.path not in ("", "/") else "/"
+    if is_tls and tls.cert and not parts.username:
+        return address, Login("", "", vhost, is_external=True)
     return address, Login(unquote(parts.username or "guest"), unquote(parts.password or "guest"), vhost)
 
 

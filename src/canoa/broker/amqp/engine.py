@@ -14,7 +14,7 @@ import msgspec
 
 from canoa.broker.amqp import methods
 from canoa.broker.amqp.channel import Channel, Waiter, ignore, tell
-from canoa.broker.amqp.errors import AmqpError, ClosedByBroker, ClosedByUs, LinkLost, ProtocolError
+from canoa.broker.amqp.errors import AmqpError, ClosedByBroker, ClosedByUs, LinkLost, ProtocolError, SetupMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,7 @@ _END: Final = methods.FRAME_END
 FRAME_MAX: Final = 131072
 CHANNEL_MAX: Final = 2047
 MIN_FRAME_MAX: Final = 4096
+TLS_ALERT: Final = b"\x15\x03"
 
 CAPABILITIES: Final[dict[str, Any]] = {
     "publisher_confirms": True,
@@ -45,6 +46,7 @@ class Login(msgspec.Struct, frozen=True):
     user: str
     password: str
     vhost: str
+    is_external: bool = False  # the client certificate says who we are, not user and password
 
     def __repr__(self) -> str:
         return f"Login(user={self.user!r}, vhost={self.vhost!r})"
@@ -130,6 +132,11 @@ class Connection:
     def forget(self, channel: Channel) -> None:
         self._channels.pop(channel.number, None)
 
+    @property
+    def has_met_tls(self) -> bool:
+        """What the other side said instead of AMQP is how TLS refuses."""
+        return not self.is_open and self._tail.startswith(TLS_ALERT)
+
     # --- Receiving ----------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> None:
@@ -202,11 +209,13 @@ class Connection:
     def _on_start(self, major: int, minor: int, server: dict[str, Any], mechanisms: bytes, _locales: bytes) -> None:
         if (major, minor) != (0, 9):
             raise ProtocolError(f"the broker speaks AMQP {major}-{minor}, not 0-9")
-        if b"PLAIN" not in mechanisms.split():
-            raise ProtocolError(f"the broker offers no PLAIN login, only {mechanisms.decode(errors='replace')}")
+        mechanism = "EXTERNAL" if self._login.is_external else "PLAIN"
+        if mechanism.encode() not in mechanisms.split():
+            raise SetupMismatch(_no_such_login(mechanism, mechanisms.decode(errors="replace")))
         self.server_properties = server
-        secret = f"\0{self._login.user}\0{self._login.password}".encode()
-        self.send(methods.encode(0, methods.CONNECTION_START_OK, self._properties, "PLAIN", secret, "en_US"))
+        secret = "" if self._login.is_external else f"\0{self._login.user}\0{self._login.password}"
+        answer = (self._properties, mechanism, secret.encode(), "en_US")
+        self.send(methods.encode(0, methods.CONNECTION_START_OK, *answer))
 
     def _on_tune(self, channel_max: int, frame_max: int, heartbeat_s: int) -> None:
         """Zero means no limit, for each of the three."""
@@ -235,3 +244,13 @@ class Connection:
         for closer in self._closers:
             tell(closer, None)
         self.on_closed(error)
+
+
+def _no_such_login(mechanism: str, offered: str) -> str:
+    remedy = (
+        "switch on its plugin rabbitmq_auth_mechanism_ssl and EXTERNAL in auth_mechanisms, or put user and password "
+        "into the URL"
+        if mechanism == "EXTERNAL"
+        else "for EXTERNAL, set tls_cert and tls_key and leave the user out of the URL"
+    )
+    return f"the broker offers no {mechanism} login, only {offered:.80}; {remedy}"

@@ -11,8 +11,16 @@ class ProtocolError(AmqpError):
     """The other side does not speak AMQP 0-9-1 as agreed. The connection cannot go on."""
 
 
+class SetupMismatch(ProtocolError):
+    """TLS or not, which certificates, which way to log in: we and the broker are not set up for each other."""
+
+
 class LinkLost(AmqpError):
     """The connection is gone without a word: cut, silent, or never made."""
+
+
+class CertificateOutOfDate(LinkLost):
+    """The broker's certificate is not valid now. It was not our setting, and it passes once it is renewed."""
 
 
 class ClosedByBroker(AmqpError):

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from canoa.broker.amqp.errors import AmqpError, ClosedByBroker
+from canoa.broker.amqp.errors import AmqpError, CertificateOutOfDate, ClosedByBroker, SetupMismatch
 from canoa.broker.amqp.refusals import may_pass, refuses_login, translated
 from canoa.errors import BrokerUnreachable, CanoaError
 from canoa.logs import get_logger
@@ -62,7 +62,7 @@ class LinkKeeper:
             return
         try:
             link = await self._connect()
-        except ClosedByBroker as exc:
+        except (ClosedByBroker, SetupMismatch, CertificateOutOfDate) as exc:
             raise translated(exc) from exc
         except AmqpError as exc:
             remedy = "check that it runs, and that the URL's host and port are where it listens for AMQP"

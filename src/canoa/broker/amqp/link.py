@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import platform
-import ssl as ssl_module
 from typing import Any, Final, cast
 
 import msgspec
 
+from canoa.broker.amqp import tls as tls_module
 from canoa.broker.amqp.engine import Channel, Connection, Login
-from canoa.broker.amqp.errors import AmqpError, LinkLost, ProtocolError
+from canoa.broker.amqp.errors import AmqpError, LinkLost, ProtocolError, SetupMismatch
 from canoa.broker.amqp.methods import HEARTBEAT, Method
+from canoa.errors import SettingError
 from canoa.logs import get_logger
 
 log = get_logger(__name__)
@@ -31,7 +32,7 @@ TICKS_OF_SILENCE: Final = 4
 class Address(msgspec.Struct, frozen=True):
     host: str
     port: int
-    tls: ssl_module.SSLContext | None = None
+    tls: tls_module.Tls | None = None
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -40,7 +41,8 @@ class Address(msgspec.Struct, frozen=True):
 class Link(asyncio.Protocol):
     """Use `connect`. `closed` resolves to the reason once the link is over."""
 
-    def __init__(self, login: Login, *, heartbeat_s: int, name: str) -> None:
+    def __init__(self, address: Address, login: Login, *, heartbeat_s: int, name: str) -> None:
+        self._address = address
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._missed_ticks = 0
@@ -57,25 +59,36 @@ class Link(asyncio.Protocol):
 
     @classmethod
     async def connect(cls, address: Address, login: Login, *, heartbeat_s: int, name: str, within_s: float) -> Link:
-        """A link that is logged in, or `LinkLost` (no such place, no answer) or `ClosedByBroker` (login refused)."""
-        loop = asyncio.get_running_loop()
-        link = cls(login, heartbeat_s=heartbeat_s, name=name)
+        """A link that is logged in, or `LinkLost` (no such place, no answer), `ClosedByBroker` (login refused) or
+        `SetupMismatch` (TLS or not, which certificates)."""
+        link = cls(address, login, heartbeat_s=heartbeat_s, name=name)
         try:
             async with asyncio.timeout(within_s):
-                await loop.create_connection(lambda: link, address.host, address.port, ssl=address.tls)
-                await link._opened
+                await link._open()
         except TimeoutError:
             silent = LinkLost(f"{address} did not answer within {within_s:g} s")
             link._abort(silent)
             raise silent from None
         except (OSError, UnicodeError) as exc:  # the latter for a host name that cannot be one
-            raise LinkLost(f"{address}: {getattr(exc, 'strerror', None) or exc}") from exc
+            error = link._reason(exc)
+            raise type(error)(f"{address}: {error}") from exc
+        except SetupMismatch as exc:
+            raise SetupMismatch(f"{address}: {exc}") from exc
         except (LinkLost, ProtocolError) as exc:
             raise LinkLost(f"{address}: {exc}") from exc
         except BaseException:
             link._abort(LinkLost("given up"))
             raise
         return link
+
+    async def _open(self) -> None:
+        address = self._address
+        try:
+            context = await asyncio.to_thread(tls_module.new_context, address.tls) if address.tls else None
+        except SettingError as exc:
+            raise SetupMismatch(str(exc)) from exc
+        await self._loop.create_connection(lambda: self, address.host, address.port, ssl=context)
+        await self._opened
 
     async def channel(self) -> Channel:
         opened: asyncio.Future[Any] = self._loop.create_future()
@@ -134,7 +147,17 @@ class Link(asyncio.Protocol):
             self._abort(LinkLost(f"internal error: {exc!r}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.engine.end(LinkLost(str(exc) if exc else "the broker hung up"))
+        self._transport = None  # of no more use, and asyncio's for TLS fails when asked about its buffer now
+        self.engine.end(self._reason(exc))
+
+    def _reason(self, exc: Exception | None) -> AmqpError:
+        """Why there is no line, or no longer."""
+        if self.engine.has_met_tls:
+            return SetupMismatch(tls_module.SPEAKS_TLS)
+        if exc is None:
+            return LinkLost("the broker hung up")
+        about_tls = tls_module.explained(exc, self._address.host)
+        return about_tls or LinkLost(getattr(exc, "strerror", None) or str(exc))
 
     # --- Writing ------------------------------------------------------------------------------
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from canoa.broker.amqp.errors import ACCESS_REFUSED, NOT_ALLOWED, NOT_FOUND, AmqpError, ClosedByBroker, LinkLost
-from canoa.errors import BrokerRefusedLogin, BrokerRefusedOperation, BrokerUnreachable, CanoaError
+from canoa.broker.amqp.errors import (
+    ACCESS_REFUSED,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    AmqpError,
+    ClosedByBroker,
+    LinkLost,
+    SetupMismatch,
+)
+from canoa.errors import BrokerRefusedLogin, BrokerRefusedOperation, BrokerUnreachable, CanoaError, SettingError
 
 RESOURCE_LOCKED: Final = 405
 
@@ -35,6 +43,8 @@ def translated(error: AmqpError) -> CanoaError:
             )
         if not error.whole_connection:
             return BrokerRefusedOperation(f"the broker refuses: {error.text}")
+    if isinstance(error, SetupMismatch):
+        return SettingError(f"no link to the broker: {error}")
     if isinstance(error, LinkLost):
         return BrokerUnreachable(f"no link to the broker: {error}")
     return BrokerUnreachable(f"the link to the broker ended: {error}")
