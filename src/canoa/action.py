@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 import inspect
 import math
+import time
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
@@ -57,6 +59,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     retry: int | None = None
     queue_timeout: float | None = None
     idempotency_key: str | None = None
+    after: float | None = None
+    at: datetime | None = None
     is_awaited: bool = False  # the caller keeps the arguments and waits: the task need not be on disk
 
     def __post_init__(self) -> None:
@@ -72,6 +76,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         key: object = self.idempotency_key
         if key is not None and not (isinstance(key, str) and 1 <= len(key) <= 255):
             raise SettingError(f"idempotency_key={key!r:.40}: use a text of 1 to 255 characters")
+        _check_delay(self.after, self.at)
+
+    @property
+    def is_delayed(self) -> bool:
+        return self.after is not None or self.at is not None
 
 
 def _check_seconds(name: str, value: object) -> None:
@@ -79,6 +88,19 @@ def _check_seconds(name: str, value: object) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or not 0 < value <= MAX_S:
         raise SettingError(f"{name}={value!r:.40}: use seconds above 0, at most {MAX_S:,} (ten years)")
+
+
+def _check_delay(after: object, at: object) -> None:
+    if after is not None and at is not None:
+        raise SettingError(f"after={after!r:.40} and at={at!s:.40}: use one of them")
+    if after is not None and after != 0:
+        _check_seconds("after", after)
+    if at is None:
+        return
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise SettingError(f"at={at!s:.40}: use a datetime with a time zone, such as datetime.now(UTC) + timedelta(…)")
+    if at.timestamp() - time.time() > MAX_S:
+        raise SettingError(f"at={at!s:.40}: use a time within the next ten years")
 
 
 class Args(msgspec.Struct, frozen=True):
@@ -141,12 +163,15 @@ class Action(Generic[P, C, R]):
         retry: int | None = None,
         queue_timeout: float | None = None,
         idempotency_key: str | None = None,
+        after: float | None = None,
+        at: datetime | None = None,
     ) -> Submitting[P, R]:
         """The same action, submitted in another way: `resize.using(queue_timeout=10).submit("a.png")`.
 
         `result="keep"`: a store accepts it and keeps its result, which `app.handle(id)` finds again; what was submitted
-        with the same `idempotency_key` is the same task. `result="none"`: nobody waits for it. `queue_timeout`: no
-        attempt starts later than that many seconds from now.
+        with the same `idempotency_key` is the same task. `result="none"`: nobody waits for it. `after`: it starts that
+        many seconds after the submit, `at`: not before that time (with a zone); both by the worker's clock.
+        `queue_timeout`: no attempt starts later than that many seconds from then, or from the submit.
         """
         options = Options(
             result=result,
@@ -155,6 +180,8 @@ class Action(Generic[P, C, R]):
             retry=retry,
             queue_timeout=queue_timeout,
             idempotency_key=idempotency_key,
+            after=after,
+            at=at,
         )
         return Submitting(self._app, self, options)
 
@@ -204,9 +231,12 @@ class Submitting(Generic[P, R]):
 
     async def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
         session = await self._app.session()
-        if self._options.result != "reply":  # a store accepts it, or no result will prove that it was accepted
-            return await (await session.submit(self._action, self._options, args, kwargs)).result()  # type: ignore[no-any-return]
-        handle: Handle[R] = session.start(self._action, self._awaited(), args, kwargs)
+        options = self._awaited()
+        handle: Handle[R]
+        if options.is_awaited:
+            handle = session.start(self._action, options, args, kwargs)
+        else:
+            handle = await session.submit(self._action, options, args, kwargs)
         try:
             return await handle.result()
         finally:
@@ -222,7 +252,9 @@ class Submitting(Generic[P, R]):
         return await session.submit_many(self._action, options, arguments, return_errors=return_errors)
 
     def _awaited(self) -> Options:
-        return msgspec.structs.replace(self._options, is_awaited=self._options.result == "reply")
+        """What has no result to prove that it was accepted, or waits for long, goes to disk all the same."""
+        is_awaited = self._options.result == "reply" and not self._options.is_delayed
+        return msgspec.structs.replace(self._options, is_awaited=is_awaited)
 
     @overload
     def map(

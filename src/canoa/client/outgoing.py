@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from canoa.broker import topology
+from canoa.broker import ladder, topology
 from canoa.broker.port import HeaderValue, Message, Publication
 from canoa.errors import SettingError
 from canoa.wire import packing, task
@@ -34,12 +35,13 @@ def publication(
     Raises `PayloadTooLarge`, and `SettingError` for a priority that the action does not keep.
     """
     task_id, now_s = _task_id(name, options), time.time()
+    wait_s = delay_s(options, now_s)
     packed, encoding = packing.pack(body, limit_bytes, f"arguments of {name}")
     message = Message(
         body=packed,
         content_type=content_type,
         content_encoding=encoding,
-        headers=_headers(options, now_s),
+        headers=_headers(options, now_s, wait_s),
         persistent=not options.is_awaited,
         priority=None if options.priority is None else _priority(options.priority, action),
         reply_to=reply_to if options.result != "none" else None,
@@ -47,8 +49,9 @@ def publication(
         message_id=task_id,
         type=name,
     )
-    queue = topology.SUBMIT if options.result == "keep" else topology.action_queue_name(name)
-    return Publication(message=message, key=queue)
+    if options.result == "keep":  # a store takes it at once, and lets it wait
+        return Publication(message=message, key=topology.SUBMIT)
+    return ladder.towards(topology.action_queue_name(name), message, wait_s)
 
 
 def _task_id(name: ActionName, options: Options) -> TaskId:
@@ -58,10 +61,18 @@ def _task_id(name: ActionName, options: Options) -> TaskId:
     return new_task_id()
 
 
-def _headers(options: Options, now_s: float) -> dict[str, HeaderValue]:
+def delay_s(options: Options, now_s: float) -> float:
+    """From now until it may start; 0 where that is past."""
+    due_s = now_s if options.at is None else options.at.timestamp()
+    return max(0.0, due_s - now_s) + (options.after or 0.0)
+
+
+def _headers(options: Options, now_s: float, wait_s: float) -> dict[str, HeaderValue]:
     headers = task.new_headers()
+    if wait_s > 0:
+        headers[task.DUE] = math.ceil((now_s + wait_s) * 1000)
     if options.queue_timeout is not None:
-        headers[task.DEADLINE] = int((now_s + options.queue_timeout) * 1000)
+        headers[task.DEADLINE] = int((now_s + wait_s + options.queue_timeout) * 1000)
     if options.timeout is not None:
         headers[task.TIMEOUT] = max(1, round(options.timeout * 1000))
     if options.retry is not None:
@@ -73,11 +84,22 @@ def _headers(options: Options, now_s: float) -> dict[str, HeaderValue]:
 
 
 def _expiration_s(options: Options, action: Action[..., Any, Any] | None) -> float | None:
-    """Only where the caller's clock ends the handle: the broker drops what its TTL ends, and tells nobody."""
-    if options.queue_timeout is None or options.result != "reply" or run_limit_s(options, action) is None:
+    """Only where the caller's clock ends the handle: the broker drops what its TTL ends, and tells nobody. A rung takes
+    it off, so what is delayed has none."""
+    if options.queue_timeout is None or options.is_delayed:
+        return None
+    if options.result != "reply" or run_limit_s(options, action) is None:
         return None
     wanted_s = options.queue_timeout + task.EXPIRATION_MARGIN_S
     return wanted_s if wanted_s <= MAX_EXPIRATION_S else None
+
+
+def aimed_anew(publication: Publication, now_s: float) -> Publication:
+    """The same for a later time: what was to wait on a rung now waits for less."""
+    due_ms = publication.message.headers.get(task.DUE)
+    if not publication.exchange or not isinstance(due_ms, int):
+        return publication
+    return ladder.towards(publication.key, publication.message, due_ms / 1000 - now_s)
 
 
 def run_limit_s(options: Options, action: Action[..., Any, Any] | None) -> float | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from canoa.broker import topology
+from canoa.client.outgoing import aimed_anew
 from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown, NobodyKeeps, UnknownAction, Unroutable
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class Sending:
     def _on_outcome(self, outcome: PublishOutcome) -> None:
         if isinstance(outcome, DeliveryUnknown) and self._may_repeat():
             self._is_in_doubt = True
+            self._publication = aimed_anew(self._publication, time.time())
             self.post()
         elif outcome is None or self._has_answer():
             self._session.replies.taken(self._handle)

@@ -9,6 +9,7 @@ What `reply` promises: `docs/concepts/guarantees.md`.
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,7 @@ class Session:
         self._opening = asyncio.Lock()
         self._is_closed = False
         self._offered: set[ActionName] = set()
+        self._looking = asyncio.Lock()
 
     # --- Life -------------------------------------------------------------------------------------
 
@@ -178,16 +180,14 @@ class Session:
     # --- Sending ------------------------------------------------------------------------------------
 
     async def submit(self, action: Action[..., Any, Any], options: Options, args: Any, kwargs: Any) -> Handle[Any]:
-        if options.result == "keep":
-            await self._check_offered(action.name)
+        await self._check_offered(action.name, options)
         return await self._accepted(*self._prepare(action, options, args, kwargs))
 
     async def submit_raw(
         self, name: ActionName, body: bytes, content_type: str, options: Options | None = None
     ) -> Handle[Any]:
         options = options or Options()
-        if options.result == "keep":
-            await self._check_offered(name)
+        await self._check_offered(name, options)
         return await self._accepted(*self._prepare_raw(name, body, content_type, options, None))
 
     async def _accepted(self, handle: Handle[Any], publication: Publication) -> Handle[Any]:
@@ -215,15 +215,18 @@ class Session:
             self.replies.drop_unseen([handle for handle, _ in prepared])
             raise
 
-    async def _check_offered(self, name: ActionName) -> None:
-        """A store takes a task for anybody, so what nobody ever offered is told apart before it is sent."""
-        if name in self._offered:
+    async def _check_offered(self, name: ActionName, options: Options) -> None:
+        """A store and a rung take a task for anybody, so what nobody ever offered is told apart before it is sent."""
+        if name in self._offered or not (options.result == "keep" or options.is_delayed):
             return
-        try:
-            await self._connected().depth(topology.action_queue_name(name))
-        except QueueMissing as exc:
-            raise UnknownAction(name, is_memory=self.is_memory) from exc
-        self._offered.add(name)
+        async with self._looking:  # of many submits at once, the first one looks
+            if name in self._offered:
+                return
+            try:
+                await self._connected().depth(topology.action_queue_name(name))
+            except QueueMissing as exc:
+                raise UnknownAction(name, is_memory=self.is_memory) from exc
+            self._offered.add(name)
 
     def start(self, action: Action[..., Any, Any], options: Options, args: Any, kwargs: Any) -> Handle[Any]:
         """Without waiting for the confirm: the result itself will prove it. A refusal ends the handle."""
@@ -240,8 +243,7 @@ class Session:
         self, action: Action[..., Any, Any], options: Options, calls: Sequence[Args], *, return_errors: bool = False
     ) -> list[Handle[Any]]:
         """Raises the first refusal; with `return_errors`, what is refused ends its own handle alone."""
-        if options.result == "keep":
-            await self._check_offered(action.name)
+        await self._check_offered(action.name, options)
         prepared: list[tuple[Handle[Any], Publication | None]] = []
         try:
             for call in calls:
@@ -272,7 +274,10 @@ class Session:
             unknown = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, DeliveryUnknown)]
             if not unknown:
                 break
-            again = await self._connected().publish_many([publications[index] for index in unknown])
+            now_s = time.time()
+            again = await self._connected().publish_many(
+                [outgoing.aimed_anew(publications[index], now_s) for index in unknown]
+            )
             for index, outcome in zip(unknown, again, strict=True):
                 if not isinstance(outcome, BrokerUnreachable):  # never sent this time: still in doubt
                     outcomes[index] = outcome
@@ -323,7 +328,8 @@ class Session:
         """With both limits known, the handle ends by the caller's clock, whatever became of the task."""
         run_s = outgoing.run_limit_s(options, action)
         if options.queue_timeout is not None and run_s is not None:
-            timer = self.loop.call_later(options.queue_timeout + run_s + GRACE_S, self._on_overdue, handle)
+            wait_s = outgoing.delay_s(options, time.time()) + options.queue_timeout
+            timer = self.loop.call_later(wait_s + run_s + GRACE_S, self._on_overdue, handle)
             handle.ended.add_done_callback(lambda _: timer.cancel())
 
     def _on_overdue(self, handle: Handle[Any]) -> None:

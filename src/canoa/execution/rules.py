@@ -26,6 +26,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     crashes: int = 0  # redeliveries counted so far, from its header
     redelivered: bool = False  # the broker gave this very message out before and got no answer
     is_suspect: bool = False  # it came from the suspect queue: whatever it did last, it did alone
+    due_s: float | None = None  # when it may start
     deadline_s: float | None = None  # when it must have started
     is_cancelled: bool = False
 
@@ -59,7 +60,13 @@ class Skip(msgspec.Struct, frozen=True, gc=False):
     """It was cancelled; nobody waits for it."""
 
 
-Intent: TypeAlias = Run | Recount | Poison | Expire | Skip
+class Wait(msgspec.Struct, frozen=True, gc=False):
+    """It may not start yet: let it wait in the broker for `wait_s`, or in parts of that. No attempt, and no crash."""
+
+    wait_s: float
+
+
+Intent: TypeAlias = Run | Recount | Poison | Expire | Skip | Wait
 
 
 def on_delivery(policy: Policy, task: Received, now_s: float) -> Intent:
@@ -69,6 +76,7 @@ def on_delivery(policy: Policy, task: Received, now_s: float) -> Intent:
     |----------------------------------------------------|--------------------------------|----------------------------|
     | cancelled                                          |                                | `Skip`                     |
     | at or past its deadline                            |                                | `Expire`                   |
+    | not due yet                                        |                                | `Wait`                     |
     | delivered first, on the action's queue             |                                | `Run` in company           |
     | delivered first, on the suspect queue              |                                | `Run` alone                |
     | redelivered                                        | `max_crashes` is 1             | `Poison`                   |
@@ -89,6 +97,8 @@ def on_delivery(policy: Policy, task: Received, now_s: float) -> Intent:
         return Skip()
     if task.deadline_s is not None and now_s >= task.deadline_s:
         return Expire()
+    if task.due_s is not None and now_s < task.due_s:
+        return Wait(task.due_s - now_s)
     if not task.redelivered:
         return Run(task.is_suspect, policy.timeout_s)
     return _on_redelivery(policy, task)

@@ -87,6 +87,8 @@ class Desk:
             retry=given.retry,
             queue_timeout=given.queue_timeout,
             idempotency_key=given.idempotency_key,
+            after=given.after,
+            at=given.at,
         )
         publication = outgoing.publication(
             name, body, ContentType.JSON.value, options, action=known, reply_to="", limit_bytes=self._limit_bytes

@@ -35,7 +35,15 @@ def new_task(message: Message, now_ms: int) -> NewTask:
     kept = msgspec.structs.replace(message, reply_to=topology.RESULTS, expiration_s=None, persistent=True)
     made_s = made_at_s(known.id)
     submitted_ms = now_ms if made_s is None else min(now_ms, int(made_s * 1000))
-    return NewTask(id=known.id, action=action, message=kept, submitted_ms=submitted_ms, reply_to=message.reply_to)
+    due_ms = None if known.due_s is None else round(known.due_s * 1000)
+    return NewTask(
+        id=known.id,
+        action=action,
+        message=kept,
+        submitted_ms=submitted_ms,
+        due_ms=due_ms,
+        reply_to=message.reply_to,
+    )
 
 
 def end(message: Message, now_ms: int) -> End:

@@ -25,6 +25,7 @@ SENT: Final = "canoa-sent"  # epoch milliseconds of the submit, for ids that do 
 ATTEMPT: Final = "canoa-attempt"  # from 2 on
 CRASHES: Final = "canoa-crashes"  # from 1 on
 DEADLINE: Final = "canoa-deadline"  # epoch milliseconds: no attempt starts after it
+DUE: Final = "canoa-due"  # epoch milliseconds: no attempt starts before it
 RETRIES: Final = "canoa-retries"  # when the caller asked for other than the action's own
 TIMEOUT: Final = "canoa-timeout"  # milliseconds, likewise
 IDEMPOTENCY_KEY: Final = "canoa-idempotency-key"
@@ -48,6 +49,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     crashes: int = 0
     sent_s: float | None = None
     deadline_s: float | None = None
+    due_s: float | None = None
     retries: int | None = None
     timeout_s: float | None = None
     idempotency_key: str | None = None
@@ -96,6 +98,8 @@ def read(message: Message, action: ActionName) -> Task:
         known["crashes"] = _integer(headers, CRASHES, 0, MAX_COUNT)
     if DEADLINE in headers:
         known["deadline_s"] = _integer(headers, DEADLINE, 0, MAX_MS) / 1000
+    if DUE in headers:
+        known["due_s"] = _integer(headers, DUE, 0, MAX_MS) / 1000
     if RETRIES in headers:
         known["retries"] = _integer(headers, RETRIES, 0, MAX_COUNT)
     if TIMEOUT in headers:

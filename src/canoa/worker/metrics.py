@@ -69,7 +69,7 @@ class WorkerCollector(Collector):
         retries = CounterMetricFamily("canoa_retries", "Attempts that failed and will be repeated.", labels=["action"])
         running = GaugeMetricFamily("canoa_actions_in_progress", "Attempts running now.", labels=["action"])
         duration = _histogram("canoa_action_duration_seconds", "How long attempts ran.")
-        queued = _histogram("canoa_action_queue_seconds", "From submit to the start of the attempt.")
+        queued = _histogram("canoa_action_queue_seconds", "From submit (or the due time) to the start of the attempt.")
         for name, stats in self._stats.items():
             for outcome, count in stats.outcomes.items():
                 totals.add_metric([name, self._layer, outcome.value], count)

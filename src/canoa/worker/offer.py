@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from canoa.broker import topology
+from canoa.broker import ladder, topology
 from canoa.broker.port import Consumer, Delivery, Message, Publication, Settlement
 from canoa.execution import rules
 from canoa.execution.backoff import pick_rung
@@ -184,9 +184,17 @@ class Offer:
         if delivery.is_settled:
             self._settler.dropped()
             return
-        # Not by its own key: another program's exchange may have brought it, where that key means something else.
-        queue = self.suspect_queue if delivery.key == self.suspect_queue else self.queue
-        self._settler.send_then_ack(Publication(message=_with_id(delivery.message), key=queue), delivery)
+        message = _with_id(delivery.message)
+        self._settler.send_then_ack(Publication(message=message, key=self._home(delivery)), delivery)
+
+    def _home(self, delivery: Delivery) -> str:
+        """Not by its own key: another program's exchange may have brought it, where that key means something else."""
+        return self.suspect_queue if delivery.key == self.suspect_queue else self.queue
+
+    def wait(self, delivery: Delivery, wait_s: float) -> None:
+        """To a rung, and back to the queue it came from: not an attempt, not a crash."""
+        waiting = ladder.towards(self._home(delivery), task.again(_with_id(delivery.message)), wait_s)
+        self._settler.send_then_ack(waiting, delivery, if_unsendable=partial(self._set_aside, delivery))
 
     def requeue(self, delivery: Delivery) -> None:
         """As the broker would, had this worker died: the next one counts it."""
@@ -195,9 +203,7 @@ class Offer:
 
     def postpone(self, delivery: Delivery) -> None:
         """A suspect that cannot run alone here now: back in a second, and not counted."""
-        message, rung = _with_id(delivery.message), topology.rung_name(POSTPONED_S)
-        waiting = Publication(message=message, exchange=rung, key=self.suspect_queue)
-        self._settler.send_then_ack(waiting, delivery)
+        self.wait(delivery, POSTPONED_S)
 
     def _set_aside(self, delivery: Delivery, why: str) -> None:
         """It cannot be sent on as it is: a dead letter without the headers that others gave it."""

@@ -102,6 +102,7 @@ class Runner:
                 crashes=known.crashes,
                 redelivered=delivery.redelivered,
                 is_suspect=is_suspect,
+                due_s=known.due_s,
                 deadline_s=known.deadline_s,
                 is_cancelled=known.id in self._cancelled,
             ),
@@ -119,6 +120,8 @@ class Runner:
                 offer.fail(known, delivery, Outcome.EXPIRED, what)
             case rules.Skip():
                 offer.skip(known, delivery)
+            case rules.Wait(wait_s=wait_s):
+                offer.wait(delivery, wait_s)
 
     # --- The attempt ----------------------------------------------------------------------------
 
@@ -128,7 +131,7 @@ class Runner:
             known = msgspec.structs.replace(known, started_s=time.time())
         stats.in_progress += 1
         if known.sent_s is not None:
-            stats.queued.observe(max(0.0, time.time() - known.sent_s))
+            stats.queued.observe(max(0.0, time.time() - max(known.sent_s, known.due_s or 0.0)))
         started_s = time.perf_counter()
         try:
             await self._run(offer, known, delivery, limit_s, attempt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 from tests.integration.pool.pool import until
@@ -41,6 +42,15 @@ async def test_options_travel_with_the_task(memory_app: Canoa) -> None:
         ({"retry": 2**31}, "retry=2147483648: use 0"),
         ({"idempotency_key": ""}, "idempotency_key='': use a text of 1 to 255"),
         ({"idempotency_key": 7}, "idempotency_key=7: use a text"),
+        ({"after": -1}, "after=-1: use seconds above 0"),
+        ({"after": True}, "after=True: use seconds above 0"),
+        ({"after": 1, "at": datetime.now(UTC)}, "after=1 and at=.*: use one of them"),
+        (
+            {"at": datetime(2030, 1, 1)},
+            r"at=2030-01-01 00:00:00: use a datetime with a time zone, such as datetime.now",
+        ),
+        ({"at": 1893456000}, "at=1893456000: use a datetime with a time zone"),
+        ({"at": datetime(2100, 1, 1, tzinfo=UTC)}, "at=2100-01-01 .*: use a time within the next ten years"),
         ({"result": "keep"}, "result='keep': use 'reply', or 'none'"),
         (
             {"priority": 1},

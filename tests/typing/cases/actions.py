@@ -1,5 +1,6 @@
 """What a type checker sees of actions: types as asserted, and an error wherever one is ignored."""
 
+from datetime import UTC, datetime
 from typing import assert_type
 
 from canoa import Canoa, Context, Handle
@@ -67,7 +68,10 @@ async def using_options() -> None:
     assert_type(await resize.using(queue_timeout=5, result="none").submit("a.png"), Handle[str])
     assert_type(await resize.using(retry=1).call("a.png"), str)
     await resize.using(retry=1).submit(1)  # type: ignore[arg-type]
-    resize.using(result="keep")  # type: ignore[arg-type]
+    resize.using(result="later")  # type: ignore[arg-type]
+    assert_type(await resize.using(after=60).submit("a.png"), Handle[str])
+    assert_type(await resize.using(at=datetime.now(UTC)).submit("a.png"), Handle[str])
+    resize.using(at="tomorrow")  # type: ignore[arg-type]
     resize.using(timeout="5")  # type: ignore[arg-type]
 
 

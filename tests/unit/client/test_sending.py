@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -21,11 +22,12 @@ from canoa.errors import (
     Unroutable,
 )
 from canoa.vocabulary import ActionName, TaskId
+from canoa.wire import task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from canoa.broker.port import Broker, PublishOutcome
+    from canoa.broker.port import Broker, HeaderValue, PublishOutcome
     from canoa.client.session import Session
 
 UNKNOWN = DeliveryUnknown("the link broke")
@@ -36,10 +38,12 @@ class Link:
 
     def __init__(self, *outcomes: PublishOutcome) -> None:
         self.posted = 0
+        self.exchanges: list[str] = []
         self._outcomes = list(outcomes)
 
     def post(self, publication: Publication, on_outcome: Callable[[PublishOutcome], None]) -> None:
         self.posted += 1
+        self.exchanges.append(publication.exchange)
         asyncio.get_running_loop().call_soon(on_outcome, self._outcomes.pop(0))
 
 
@@ -57,16 +61,19 @@ class Caller:
         return self.loop.time() + self._patience_s
 
 
-async def sent(link: Link, caller: Caller, *, answered: bool = False) -> tuple[CanoaError | None, Handle[Any]]:
+async def sent(
+    link: Link, caller: Caller, *, answered: bool = False, exchange: str = "", headers: Mapping[str, HeaderValue] = {}
+) -> tuple[CanoaError | None, Handle[Any]]:
     """What the submit hears, and the handle."""
     session = cast("Session", caller)
     handle: Handle[Any] = Handle(session, TaskId("a"), ActionName("shop.resize"))
     caller.replies.expect(handle, None, None)
     if answered:
         handle.succeed("early")
-    message = Message(body=b"", message_id="a", reply_to="canoa.reply.b")
+    message = Message(body=b"", message_id="a", reply_to="canoa.reply.b", headers=headers)
     accepted: asyncio.Future[CanoaError | None] = caller.loop.create_future()
-    Sending(session, cast("Broker", link), Publication(message=message, key="q"), handle, accepted).post()
+    publication = Publication(message=message, exchange=exchange, key="q")
+    Sending(session, cast("Broker", link), publication, handle, accepted).post()
     return await accepted, handle
 
 
@@ -84,6 +91,15 @@ async def test_while_its_fate_is_unknown_it_is_sent_again() -> None:
     error, handle = await sent(link, Caller())
 
     assert (error, handle.is_done, link.posted) == (None, False, 3)
+
+
+async def test_a_delayed_task_that_is_sent_again_waits_for_what_is_left() -> None:
+    link = Link(UNKNOWN, None)
+
+    due = {task.DUE: round((time.time() + 45) * 1000)}
+    await sent(link, Caller(), exchange="canoa.retry.60000ms", headers=due)
+
+    assert link.exchanges == ["canoa.retry.60000ms", "canoa.retry.30000ms"]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from canoa.execution.rules import (
     Skip,
     Succeeded,
     TimedOut,
+    Wait,
     on_delivery,
     on_end,
 )
@@ -46,6 +47,7 @@ tasks = st.builds(
     crashes=st.integers(0, 20),
     redelivered=st.booleans(),
     is_suspect=st.booleans(),
+    due_s=st.none() | times,
     deadline_s=st.none() | times,
     is_cancelled=st.booleans(),
 )
@@ -62,6 +64,11 @@ ends: st.SearchStrategy[End] = st.sampled_from(
         (3, Received(deadline_s=NOW), Expire()),
         (1, Received(deadline_s=NOW - 1, redelivered=True, is_suspect=True, crashes=9), Expire()),
         (3, Received(deadline_s=NOW + 0.001), Run(False, 5.0)),
+        (3, Received(due_s=NOW + 2.5), Wait(2.5)),
+        (1, Received(due_s=NOW + 2.5, redelivered=True, is_suspect=True, crashes=9), Wait(2.5)),
+        (3, Received(due_s=NOW + 2.5, is_cancelled=True), Skip()),
+        (3, Received(due_s=NOW + 2.5, deadline_s=NOW), Expire()),
+        (3, Received(due_s=NOW), Run(False, 5.0)),
         (3, Received(), Run(False, 5.0)),
         (3, Received(crashes=1, attempt=4), Run(False, 5.0)),
         (3, Received(is_suspect=True, crashes=2), Run(True, 5.0)),
@@ -95,7 +102,11 @@ def test_every_delivery_gets_a_legal_intent(policy: Policy, task: Received, now_
         case Expire():
             assert task.deadline_s is not None
             assert task.deadline_s <= now_s
+        case Wait(wait_s):
+            assert task.due_s is not None
+            assert 0 < wait_s == task.due_s - now_s
         case Run(alone, time_limit_s):
+            assert task.due_s is None or task.due_s <= now_s
             assert not task.redelivered
             assert alone == task.is_suspect
             assert time_limit_s == policy.timeout_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,6 +34,7 @@ headers_of_tasks = st.fixed_dictionaries(
         task.ATTEMPT: st.integers(1, task.MAX_COUNT),
         task.CRASHES: st.integers(0, task.MAX_COUNT),
         task.DEADLINE: st.integers(0, task.MAX_MS),
+        task.DUE: st.integers(0, task.MAX_MS),
         task.RETRIES: st.integers(0, task.MAX_COUNT),
         task.TIMEOUT: st.integers(1, task.MAX_MS),
         task.IDEMPOTENCY_KEY: st.text(max_size=255),
@@ -43,7 +45,16 @@ anything: st.SearchStrategy[HeaderValue] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
-OURS = [task.SENT, task.ATTEMPT, task.CRASHES, task.DEADLINE, task.RETRIES, task.TIMEOUT, task.IDEMPOTENCY_KEY]
+OURS = [
+    task.SENT,
+    task.ATTEMPT,
+    task.CRASHES,
+    task.DEADLINE,
+    task.DUE,
+    task.RETRIES,
+    task.TIMEOUT,
+    task.IDEMPOTENCY_KEY,
+]
 
 
 def sent(monkeypatch: pytest.MonkeyPatch, options: Options, content_type: ContentType, **arguments: Any) -> Publication:
@@ -79,6 +90,46 @@ def test_options_are_written_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     trace.received.reset(token)
 
     assert publication.message == golden("task_with_options")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [Options(after=90, queue_timeout=5), Options(at=datetime.fromtimestamp(NOW_S + 90, UTC), queue_timeout=5)],
+)
+def test_a_delayed_task_says_when_it_is_due_and_its_queue_time_counts_from_then(
+    monkeypatch: pytest.MonkeyPatch, options: Options
+) -> None:
+    publication = sent(monkeypatch, options, ContentType.JSON, path="a.png")
+
+    assert publication.message.headers == {"canoa-due": 1763237820250, "canoa-deadline": 1763237825250}
+    assert publication.message.expiration_s is None
+    assert (publication.exchange, publication.key) == ("canoa.retry.60000ms", "canoa.action.shop.resize")
+
+
+@pytest.mark.parametrize("options", [Options(after=0), Options(at=datetime.fromtimestamp(NOW_S - 90, UTC))])
+def test_what_is_due_already_is_no_different_from_any_other(monkeypatch: pytest.MonkeyPatch, options: Options) -> None:
+    publication = sent(monkeypatch, options, ContentType.JSON, path="a.png", width=80)
+
+    assert publication.message == golden("task")
+    assert (publication.exchange, publication.key) == ("", "canoa.action.shop.resize")
+
+
+def test_what_is_sent_again_later_waits_for_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = sent(monkeypatch, Options(after=90), ContentType.JSON, path="a.png")
+
+    def where(later_s: float) -> str:
+        again = outgoing.aimed_anew(first, NOW_S + later_s)
+        assert (again.key, again.message) == (first.key, first.message)
+        return again.exchange
+
+    assert [where(later_s) for later_s in (0, 31, 89.5, 89.99, 90, 1000)] == [
+        "canoa.retry.60000ms",
+        "canoa.retry.30000ms",
+        "canoa.retry.500ms",
+        "canoa.retry.100ms",
+        "",
+        "",
+    ]
 
 
 def test_a_task_is_read_as_ever() -> None:
@@ -130,6 +181,7 @@ def test_sound_headers_are_read_exactly(headers: dict[str, Any]) -> None:
     assert known.attempt == headers.get(task.ATTEMPT, 1)
     assert known.retries == headers.get(task.RETRIES)
     assert known.deadline_s == (headers[task.DEADLINE] / 1000 if task.DEADLINE in headers else None)
+    assert known.due_s == (headers[task.DUE] / 1000 if task.DUE in headers else None)
     assert known.idempotency_key == headers.get(task.IDEMPOTENCY_KEY)
 
 
