@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Annotated
 
 import typer
@@ -41,14 +42,16 @@ def up(
         app = load_app(target, broker)
         listening = listener(host, port)
         settings = WorkerSettings(concurrency=concurrency, drain_s=drain)
+        token = secrets.token_urlsafe(24)
 
     async def main() -> None:
         stop = serving.stop_requested()
         async with (
             serving.started(app, settings, stop, within_s=30.0) as worker,
-            serving_api(app, worker, listening, hosts=allow_host or []),
+            serving_api(app, listening, token=token, worker=worker, hosts=allow_host or []),
         ):
             greet(app, target, shown_url(listening))
+            output.say(f"  token  {token}")
             await serving.until_stopped(worker, stop)
             output.say("stopping: running actions may finish")
             await worker.stop()
