@@ -1,66 +1,31 @@
-"""A first HTTP API beside a worker: whether it lives, and what it counts."""
+"""Serving the API beside whatever else the process does, on a socket that already listens."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import time
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from importlib.metadata import version
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import Final
 
 import uvicorn
-from fastapi import FastAPI, Response
-from fastapi.middleware.trustedhost import TrustedHostMiddleware
-from prometheus_client import CONTENT_TYPE_LATEST
 
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import AsyncIterator, Iterator, Sequence
+from canoa.api.app import Served, new_api
+from canoa.api.readiness import probing
+from canoa.app import Canoa
+from canoa.recorder.desk import Desk
+from canoa.worker.worker import Worker
 
-    from canoa.app import Canoa
-    from canoa.worker.worker import Worker
+CLOSE_WITHIN_S: Final = 2
+"""How long requests under way may take once the server stops. Long polls and event streams end at once."""
 
-CLOSE_WITHIN_S = 2
-"""How long requests under way may take once the worker is drained."""
+KEEP_ALIVE_S: Final = 75
+"""How long an idle connection stays open: longer than the pauses of a caller that asks once a minute."""
 
-
-@dataclasses.dataclass(frozen=True)
-class Health:
-    """The process answers, and its worker runs."""
-
-    status: str
-    app: str
-    node_id: str
-    actions: list[str]
-    in_progress: int
-    uptime_s: float
-
-
-def new_api(app: Canoa, worker: Worker, *, hosts: list[str]) -> FastAPI:
-    """`hosts`: what the Host header may say; a page in a browser must not reach us under another name."""
-    api = FastAPI(title=f"Canoa: {app.name}", version=version("canoa"))
-    api.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
-
-    @api.get("/healthz")
-    async def healthz() -> Health:
-        """Alive. Whether work can arrive is another question."""
-        return Health(
-            status="ok",
-            app=app.name,
-            node_id=worker.node_id,
-            actions=list(app.actions),
-            in_progress=worker.in_progress,
-            uptime_s=round(time.time() - worker.started_s, 1),
-        )
-
-    @api.get("/metrics")
-    async def metrics() -> Response:
-        """For Prometheus."""
-        return Response(worker.metrics(), media_type=CONTENT_TYPE_LATEST)
-
-    return api
+MAX_CONNECTIONS: Final = 2000
+"""More are answered with 503: each costs memory, and a flood of them must not starve the worker beside us."""
 
 
 class _Server(uvicorn.Server):
@@ -73,21 +38,39 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def serving_api(
-    app: Canoa, worker: Worker, listener: socket.socket, *, hosts: Sequence[str] = ()
+    app: Canoa,
+    listener: socket.socket,
+    *,
+    token: str,
+    desk: Desk | None = None,
+    worker: Worker | None = None,
+    hosts: Sequence[str] = (),
 ) -> AsyncIterator[None]:
-    """Serves inside the block, on a socket that already listens. `hosts`: names to answer to besides our own."""
-    own = ["localhost", "127.0.0.1", "::1", "[::1]", listener.getsockname()[0]]
-    config = uvicorn.Config(
-        new_api(app, worker, hosts=[*own, *hosts]),
-        log_config=None,
-        lifespan="off",
-        access_log=False,
-        timeout_graceful_shutdown=CLOSE_WITHIN_S,
-    )
-    server = _Server(config)
-    serving = asyncio.create_task(server.serve(sockets=[listener]), name="api")
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        await serving
+    """Serves inside the block. `token`: what callers must bring. `hosts`: names to answer to besides our own.
+
+    Without a desk there are only the probes and the metrics. The block ends what waits (long polls, event streams) and
+    gives other requests `CLOSE_WITHIN_S` to finish.
+    """
+    own = ["localhost", "127.0.0.1", "[::1]", listener.getsockname()[0]]
+    async with probing(partial(app.new_broker, "readiness")) as readiness:
+        served = Served(app=app, readiness=readiness, desk=desk, worker=worker)
+        config = uvicorn.Config(
+            new_api(served, hosts=[*own, *hosts], token=token),
+            log_config=None,
+            lifespan="off",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=CLOSE_WITHIN_S,
+            limit_concurrency=MAX_CONNECTIONS,
+        )
+        server = _Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[listener]), name="api")
+        try:
+            yield
+        finally:
+            served.stopping.set()
+            server.should_exit = True
+            await serving

@@ -62,6 +62,11 @@ def cancel_queue(node_id: str) -> tuple[Queue, Binding]:
     return queue, Binding(exchange=CANCEL, queue=queue.name)
 
 
+def probe_queue(client_id: str) -> Queue:
+    """Of one program, which sends itself messages through it to see whether the broker works."""
+    return Queue(name=f"canoa.probe.{client_id}", expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)
+
+
 def shared() -> list[Declaration]:
     """What all workers share: the retry ladder, the dead letters, the cancellation notices.
 

@@ -1,0 +1,100 @@
+"""The API put together: routes, guard, errors, and the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, Final
+
+from fastapi import FastAPI
+from starlette.responses import Response
+
+from canoa.api import asked, documents, errors, routes_dead, routes_live, routes_probes, routes_tasks
+from canoa.api.answers import answer
+from canoa.api.docs_page import rendered
+from canoa.api.guard import Guard
+from canoa.api.readiness import Readiness
+from canoa.api.sse import Listeners
+from canoa.api.stopping import Stopping
+from canoa.app import Canoa
+from canoa.recorder.desk import Desk
+from canoa.vocabulary import Layer
+from canoa.worker.metrics import WorkerCollector, exposition, new_registry
+from canoa.worker.worker import Worker
+
+PREFIX: Final = "/api/v1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """What an API serves. Without a desk there are only the probes and the metrics."""
+
+    app: Canoa
+    readiness: Readiness
+    desk: Desk | None = None
+    worker: Worker | None = None
+    stopping: Stopping = field(default_factory=Stopping)
+    listeners: Listeners = field(default_factory=Listeners)
+
+
+def new_api(served: Served, *, hosts: Sequence[str], token: str) -> FastAPI:
+    """`hosts`: what the Host header may say. `token`: what all but the probes ask for."""
+    api = FastAPI(
+        title=f"Canoa: {served.app.name}",
+        version=version("canoa"),
+        summary="Kept tasks over HTTP",
+        description=documents.PROLOGUE,
+        openapi_tags=documents.TAGS,
+        openapi_url=None,  # served below, as is the page: the ones that come along fetch code from elsewhere
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    api.add_middleware(Guard, hosts=hosts, token=token)
+    errors.add_handlers(api)
+    if served.desk is not None:  # first: routes are tried in their order
+        _include_desk(api, served, served.desk)
+    api.include_router(
+        routes_probes.router(served.app.name, served.worker, served.readiness, _metrics_of(served.worker))
+    )
+    _include_documents(api)
+    return api
+
+
+def _include_desk(api: FastAPI, served: Served, desk: Desk) -> None:
+    limit_bytes = served.app.settings.max_payload_bytes
+    api.include_router(routes_tasks.router(desk, served.stopping, limit_bytes=limit_bytes), prefix=PREFIX)
+    api.include_router(routes_dead.router(desk), prefix=PREFIX)
+    api.include_router(routes_live.router(desk, served.stopping, served.listeners), prefix=PREFIX)
+
+
+def _include_documents(api: FastAPI) -> None:
+    document = _completed(api.openapi())
+    page = rendered(document)
+
+    @api.get(f"{PREFIX}/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        return answer(document)
+
+    @api.get(f"{PREFIX}/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return Response(page, media_type="text/html")
+
+
+def _completed(document: dict[str, Any]) -> dict[str, Any]:
+    """With what FastAPI cannot know: the bodies, which it does not read, and the token, which it does not check."""
+    components = document.setdefault("components", {})
+    components["schemas"] = components.get("schemas", {}) | documents.schemas(
+        [asked.Submit, asked.Batch, asked.Redrive]
+    )
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{"token": []}]
+    return document
+
+
+def _metrics_of(worker: Worker | None) -> Callable[[], bytes]:
+    if worker is not None:
+        return worker.metrics
+    registry = new_registry(WorkerCollector({}, Layer.CLOUD))
+    return lambda: exposition(registry)

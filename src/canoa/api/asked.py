@@ -1,0 +1,187 @@
+"""What a request may say, in its body and in its query: strict structs, so that a misspelt field is refused, not lost.
+
+Bodies are read here as well: never more than the limit, never for longer than a slow link needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Annotated, Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+from starlette.requests import Request
+
+from canoa.action import MAX_S
+from canoa.api.errors import TooSlow, WrongContentType
+from canoa.errors import PayloadTooLarge
+from canoa.execution.outcome import Outcome
+from canoa.recorder import views
+from canoa.store.port import State
+from canoa.wire.codec import Codec, TypeMismatch
+
+T = TypeVar("T")
+
+MAX_PAGE: Final = 500
+MAX_BATCH: Final = 1000
+MAX_WAIT_S: Final = 60
+MAX_ID_BYTES: Final = 512
+
+MARGIN_BYTES: Final = 64 * 1024
+"""What a body may hold besides the arguments."""
+
+BODY_WITHIN_S: Final = 60.0
+"""A mebibyte over a link of 140 kbit/s."""
+
+SWALLOWED_BYTES: Final = 16 * 1024 * 1024
+"""How much of a body that is too large is still taken: a sender that is cut off while it writes hears no answer."""
+
+Seconds = Annotated[float, Meta(gt=0, le=MAX_S)]
+ActionText = Annotated[
+    str,
+    Meta(
+        pattern=r"^(urn:sapparchi:Action:)?[A-Za-z0-9_-]{1,80}\.[A-Za-z0-9_-]{1,80}$",
+        description="An action's name, `<app>.<action>`, or its URN.",
+        examples=["shop.resize"],
+    ),
+]
+TaskIdText = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]{1,128}$", description="A task's id.")]
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The base of what a request may say."""
+
+
+class Options(_Asked, frozen=True, kw_only=True):
+    """How this submit differs from the action's own settings. Left out, or null: as the action says."""
+
+    timeout: Annotated[Seconds | None, Meta(description="Seconds one attempt may run.")] = None
+    retry: Annotated[
+        Annotated[int, Meta(ge=0, lt=2**31)] | None, Meta(description="Attempts after the first that failed.")
+    ] = None
+    queue_timeout: Annotated[Seconds | None, Meta(description="No attempt starts later than so many seconds.")] = None
+    priority: Annotated[
+        Annotated[int, Meta(ge=0, le=255)] | None,
+        Meta(description="Higher ones first; only for actions that keep priorities apart."),
+    ] = None
+    idempotency_key: Annotated[
+        Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]{1,255}$")] | None,
+        Meta(description="The same key for the same action is the same task, however often it is submitted."),
+    ] = None
+    after: Annotated[
+        Annotated[float, Meta(ge=0, le=MAX_S)] | None, Meta(description="Seconds from now before it may start.")
+    ] = None
+    at: Annotated[
+        Annotated[datetime, Meta(tz=True)] | None, Meta(description="Not to start before; with a time zone.")
+    ] = None
+
+
+class Submit(_Asked, frozen=True, kw_only=True):
+    """One task to submit."""
+
+    action: ActionText
+    arguments: Annotated[dict[str, Any], Meta(description="Keyed by parameter.", examples=[{"path": "a.png"}])] = {}
+    options: Options = Options()
+
+    def request(self) -> views.Request:
+        options = views.SubmitOptions(**{name: getattr(self.options, name) for name in Options.__struct_fields__})
+        return views.Request(action=self.action, arguments=self.arguments, options=options)
+
+
+class Batch(_Asked, frozen=True, kw_only=True):
+    """Tasks to submit, all or none of them."""
+
+    requests: Annotated[list[Submit], Meta(min_length=1, max_length=MAX_BATCH)]
+
+
+class Redrive(_Asked, frozen=True, kw_only=True):
+    """Which dead letters to send again: those of these tasks, or all of an action, or (with neither) all there are."""
+
+    ids: Annotated[list[TaskIdText], Meta(min_length=1, max_length=MAX_BATCH)] | UnsetType = UNSET
+    action: ActionText | UnsetType = UNSET
+
+
+RedriveBody = Annotated[Redrive, Meta(extra_json_schema={"not": {"required": ["ids", "action"]}})]
+
+
+class WaitQuery(_Asked, frozen=True, kw_only=True):
+    wait: Annotated[
+        float, Meta(ge=0, le=MAX_WAIT_S, description="Seconds to wait for the end, if it has not ended yet.")
+    ] = 0
+
+
+class _PageQuery(_Asked, frozen=True, kw_only=True):
+    action: ActionText | None = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Entries on a page.")] = 50
+    cursor: Annotated[
+        str | None, Meta(description="The `next` of the page before; empty or left out: from the start.")
+    ] = None
+
+
+class TasksQuery(_PageQuery, frozen=True, kw_only=True):
+    state: Annotated[State | None, Meta(description="Only tasks that stand there.")] = None
+    outcome: Annotated[Outcome | None, Meta(description="Only tasks that ended so.")] = None
+
+
+class DeadQuery(_PageQuery, frozen=True, kw_only=True):
+    pass
+
+
+class EventsQuery(_Asked, frozen=True, kw_only=True):
+    task: TaskIdText | None = None
+    action: ActionText | None = None
+
+
+class Body(Generic[T]):
+    """Reads bodies of one type."""
+
+    def __init__(self, type_: Any) -> None:
+        self.type = type_
+        self._codec: Codec[T] = Codec(type_)
+
+    async def read(self, request: Request, *, limit_bytes: int) -> T:
+        """The body, or `PayloadTooLarge`, `Undecodable` (not JSON), `TypeMismatch` (of another type), `TooSlow`,
+        `WrongContentType`."""
+        _require_json(request.headers.get("content-type"))
+        body = await _bytes_of(request, limit_bytes + MARGIN_BYTES)
+        return self._codec.decode(body, None)
+
+
+def _require_json(content_type: str | None) -> None:
+    """Left out is fine."""
+    if content_type is not None and content_type.partition(";")[0].strip().lower() != "application/json":
+        raise WrongContentType(
+            f"content type {content_type!r:.100} is not taken here; send JSON, and say `Content-Type: application/json`"
+        )
+
+
+async def _bytes_of(request: Request, limit_bytes: int) -> bytes:
+    chunks: list[bytes] = []
+    size_bytes = 0
+    try:
+        async with asyncio.timeout(BODY_WITHIN_S):
+            async for chunk in request.stream():
+                size_bytes += len(chunk)
+                if size_bytes <= limit_bytes:
+                    chunks.append(chunk)
+                elif size_bytes > SWALLOWED_BYTES:
+                    break
+    except TimeoutError:
+        raise TooSlow(f"{size_bytes:,} bytes came within {BODY_WITHIN_S:g} s; send less, or faster") from None
+    if size_bytes > limit_bytes:
+        raise PayloadTooLarge("the request's body", size_bytes, limit_bytes)
+    return b"".join(chunks)
+
+
+def query(request: Request, type_: type[T]) -> T:
+    """The query as a struct, or `TypeMismatch`."""
+    given = request.query_params
+    pairs = given.multi_items()
+    if len(pairs) != len(given):
+        raise TypeMismatch(wanted=type_.__name__, detail="a parameter is given twice", path="query")
+    try:
+        return msgspec.convert(dict(pairs), type_, strict=False)
+    except msgspec.ValidationError as exc:
+        detail, _, path = str(exc).partition(" - at ")
+        raise TypeMismatch(wanted=type_.__name__, detail=detail, path=path.strip("`") or "query") from exc

@@ -1,0 +1,63 @@
+"""What OpenAPI says about requests: the schemas of `asked.py`, made by msgspec, which also reads them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+_REFERENCE: Final = "#/components/schemas/{name}"
+
+PROLOGUE: Final = """\
+Submit tasks, see how they stand, fetch their results, look after dead letters.
+
+Every request but the probes carries the header `Authorization: Bearer <token>`. A task that was accepted (201) is
+stored, and will end. Refusals have one shape, `{"error": {"type", "message"}}`; 429, 503 and 507 say when to try again
+(`Retry-After`). Fields and parameters that are not listed here are refused. Times are UTC.
+"""
+
+TAGS: Final = [
+    {"name": "tasks", "description": "Submitted runs of actions, from acceptance to result."},
+    {"name": "dead letters", "description": "Tasks that ended badly and wait for a person."},
+    {"name": "actions", "description": "What can be submitted."},
+    {"name": "events", "description": "What happens to tasks, as it happens."},
+    {"name": "probes", "description": "For supervisors and Prometheus."},
+]
+
+NO_TOKEN: Final[dict[str, Any]] = {"security": []}
+
+
+def schemas(types: list[Any]) -> dict[str, Any]:
+    """The components that the types need."""
+    return msgspec.json.schema_components(types, ref_template=_REFERENCE)[1]
+
+
+def takes(type_: Any, *, examples: dict[str, Any]) -> dict[str, Any]:
+    """For `openapi_extra`: a JSON body of that type."""
+    (schema,), _ = msgspec.json.schema_components([type_], ref_template=_REFERENCE)
+    named = {name: {"value": value} for name, value in examples.items()}
+    content = {"application/json": {"schema": schema, "examples": named}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def asks(type_: Any) -> dict[str, Any]:
+    """For `openapi_extra`: query parameters, one per field."""
+    (reference,), components = msgspec.json.schema_components([type_], ref_template="{name}")
+    fields = components[reference["$ref"]]["properties"]
+    return {"parameters": [_parameter(name, _inlined(schema, components)) for name, schema in fields.items()]}
+
+
+def _parameter(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    described = dict(schema)
+    description = described.pop("description", "")
+    return {"name": name, "in": "query", "required": False, "description": description, "schema": described}
+
+
+def _inlined(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    """Without null (a query has none) and without references, which only enums make here."""
+    inlined = {key: value for key, value in schema.items() if key not in ("anyOf", "default") or value is None}
+    inlined.pop("default", None)
+    for choice in schema.get("anyOf", [schema]):
+        if choice.get("type") != "null":
+            inlined |= components[choice["$ref"]] if "$ref" in choice else choice
+    return inlined

@@ -1,0 +1,55 @@
+"""What is offered, and what happens: actions and events."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from canoa.api import asked
+from canoa.api.answers import answer
+from canoa.api.documents import asks
+from canoa.api.errors import documented
+from canoa.api.sse import EventStream, Listeners
+from canoa.api.stopping import Stopping
+from canoa.recorder.desk import Desk
+from canoa.recorder.views import ActionView
+
+_STREAM = {
+    "description": "Events for as long as you listen: `id` (a number), `event` (its kind), `data` (JSON).",
+    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+}
+
+
+def router(desk: Desk, stopping: Stopping, listeners: Listeners) -> APIRouter:
+    routes = APIRouter()
+
+    @routes.get(
+        "/actions",
+        operation_id="list_actions",
+        tags=["actions"],
+        summary="What can be submitted",
+        response_model=list[ActionView],
+        responses=documented(),
+    )
+    async def list_actions() -> Response:
+        return answer(await desk.actions())
+
+    @routes.get(
+        "/events",
+        operation_id="follow_events",
+        tags=["events"],
+        summary="What happens, as it happens (server-sent events)",
+        response_class=Response,
+        responses={200: _STREAM, **documented(422, 429)},
+        openapi_extra=asks(asked.EventsQuery),
+    )
+    async def follow_events(request: Request) -> Response:
+        """Of every task, of one (`task`) or of one action's (`action`). A comment comes every 15 s where nothing
+        happens. A listener that is too slow gets `lagged` in place of what it missed; nothing is sent again."""
+        wanted = asked.query(request, asked.EventsQuery)
+        listeners.require_room()
+        events = desk.events(task_id=wanted.task, action=wanted.action)
+        return EventStream(events, listeners=listeners, stopping=stopping)
+
+    return routes

@@ -1,0 +1,92 @@
+"""For supervisors and Prometheus: alive, ready, and what is counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import Response
+
+from canoa.api.answers import Refusal, answer, refusal
+from canoa.api.documents import NO_TOKEN
+from canoa.api.errors import documented
+from canoa.api.readiness import Readiness
+from canoa.worker.worker import Worker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """The process answers. `node_id` and `in_progress` are its worker's, if it has one."""
+
+    status: str
+    app: str
+    node_id: str | None
+    in_progress: int
+    uptime_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """A message went through the broker and came back."""
+
+    status: str
+    round_trip_ms: float
+
+
+_NOT_READY = {"model": Refusal, "description": "No message came back through the broker"}
+_METRICS = {"description": "Prometheus' text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
+
+
+def router(app_name: str, worker: Worker | None, readiness: Readiness, metrics: Callable[[], bytes]) -> APIRouter:
+    routes = APIRouter(tags=["probes"])
+    started_s = time.monotonic()
+
+    @routes.get(
+        "/healthz",
+        operation_id="healthz",
+        summary="Whether the process lives",
+        response_model=Health,
+        responses={400: documented()[400]},
+        openapi_extra=NO_TOKEN,
+    )
+    async def healthz() -> Response:
+        """Whether work can arrive is another question: `/readyz`."""
+        return answer(
+            Health(
+                status="ok",
+                app=app_name,
+                node_id=None if worker is None else worker.node_id,
+                in_progress=0 if worker is None else worker.in_progress,
+                uptime_s=round(time.monotonic() - started_s, 1),
+            )
+        )
+
+    @routes.get(
+        "/readyz",
+        operation_id="readyz",
+        summary="Whether work can arrive, proven by a message through the broker",
+        response_model=Ready,
+        responses={400: documented()[400], 503: _NOT_READY},
+        openapi_extra=NO_TOKEN,
+    )
+    async def readyz() -> Response:
+        """At most one probe a second, shared by all who ask."""
+        verdict = await readiness.verdict()
+        if verdict.round_trip_ms is None:
+            return refusal(503, "NotReady", verdict.reason or "", headers={"Retry-After": "1"})
+        return answer(Ready(status="ready", round_trip_ms=verdict.round_trip_ms))
+
+    @routes.get(
+        "/metrics",
+        operation_id="metrics",
+        summary="What is counted here, for Prometheus",
+        response_class=Response,
+        responses={200: _METRICS, **documented()},
+    )
+    async def read_metrics() -> Response:
+        return Response(metrics(), media_type=CONTENT_TYPE_LATEST)
+
+    return routes

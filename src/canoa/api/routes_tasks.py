@@ -1,0 +1,131 @@
+"""Tasks: submit, look, wait, cancel, list."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path
+from starlette.requests import Request
+from starlette.responses import Response
+
+from canoa.api import asked
+from canoa.api.answers import answer
+from canoa.api.documents import asks, takes
+from canoa.api.errors import documented
+from canoa.api.stopping import Stopping
+from canoa.recorder.desk import Desk
+from canoa.recorder.views import ResultView, Submitted, TaskPage, TaskView
+
+TaskId = Annotated[str, Path(description="The id that submitting gave.", examples=["0192f0c1a7b27c3e9d5e4f60718293a4"])]
+
+_SUBMIT: Final = {"action": "shop.resize", "arguments": {"path": "a.png", "width": 80}}
+_LATER: Final = {**_SUBMIT, "options": {"after": 60, "retry": 3, "idempotency_key": "resize-a.png"}}
+
+_submit: asked.Body[asked.Submit] = asked.Body(asked.Submit)
+_batch: asked.Body[asked.Batch] = asked.Body(asked.Batch)
+
+
+def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
+    """`limit_bytes`: how large the arguments of one request may be, of a batch all together."""
+    routes = APIRouter(tags=["tasks"])
+
+    @routes.post(
+        "/tasks",
+        operation_id="submit",
+        summary="Submit a task",
+        status_code=201,
+        response_model=Submitted,
+        response_description="Accepted and stored",
+        responses=documented(404, 408, 413, 415, 422, 504, 507),
+        openapi_extra=takes(asked.Submit, examples={"now": _SUBMIT, "later, at most once": _LATER}),
+    )
+    async def submit(request: Request) -> Response:
+        """It is stored before you hear yes. An idempotency key that is known gives the id of its task, and
+        `is_new: false`."""
+        body = await _submit.read(request, limit_bytes=limit_bytes)
+        return answer(await desk.submit(body.request()), 201)
+
+    @routes.post(
+        "/tasks/batch",
+        operation_id="submit_batch",
+        summary="Submit many tasks, or none",
+        status_code=201,
+        response_model=list[Submitted],
+        response_description="Accepted and stored, in the order given",
+        responses=documented(404, 408, 413, 415, 422, 504, 507),
+        openapi_extra=takes(asked.Batch, examples={"two": {"requests": [_SUBMIT, _LATER]}}),
+    )
+    async def submit_batch(request: Request) -> Response:
+        """If one of them is refused, all are."""
+        body = await _batch.read(request, limit_bytes=limit_bytes)
+        return answer(await desk.submit_many([each.request() for each in body.requests]), 201)
+
+    @routes.get(
+        "/tasks",
+        operation_id="list_tasks",
+        summary="List tasks, the newest first",
+        response_model=TaskPage,
+        responses=documented(422),
+        openapi_extra=asks(asked.TasksQuery),
+    )
+    async def list_tasks(request: Request) -> Response:
+        """A page at a time: give its `next` as `cursor` for the one behind it."""
+        wanted = asked.query(request, asked.TasksQuery)
+        return answer(
+            await desk.tasks(
+                action=wanted.action,
+                state=wanted.state,
+                outcome=wanted.outcome,
+                limit=wanted.limit,
+                cursor=wanted.cursor or None,
+            )
+        )
+
+    @routes.get(
+        "/tasks/{task_id}",
+        operation_id="get_task",
+        summary="Where a task stands",
+        response_model=TaskView,
+        responses=documented(404),
+    )
+    async def get_task(task_id: TaskId) -> Response:
+        return answer(await desk.task(task_id))
+
+    @routes.get(
+        "/tasks/{task_id}/result",
+        operation_id="get_result",
+        summary="How a task ended, waiting for it if asked to",
+        response_model=ResultView,
+        response_description="It ended; `task.outcome` says how",
+        responses={202: {"model": ResultView, "description": "It has not ended yet"}, **documented(404, 406, 422)},
+        openapi_extra=asks(asked.WaitQuery),
+    )
+    async def get_result(request: Request, task_id: TaskId) -> Response:
+        """With `wait`, the answer comes as soon as the task ends, or after so many seconds. A failure is an answer
+        like any other (200): `result` is there when `task.outcome` is `ok`, `error_type` and `traceback` otherwise."""
+        wait_s = asked.query(request, asked.WaitQuery).wait
+        view = await _waited(desk, task_id, wait_s, stopping)
+        return answer(view, 200 if view.task.outcome is not None else 202)
+
+    @routes.post(
+        "/tasks/{task_id}/cancel",
+        operation_id="cancel",
+        summary="Cancel a task",
+        response_model=TaskView,
+        responses=documented(404),
+    )
+    async def cancel(task_id: TaskId) -> Response:
+        """It ends as cancelled, unless it has ended. Workers that hear of it in time skip it or interrupt it."""
+        return answer(await desk.cancel(task_id))
+
+    return routes
+
+
+async def _waited(desk: Desk, task_id: str, wait_s: float, stopping: Stopping) -> ResultView:
+    if wait_s:
+        try:
+            async with stopping.interrupts():
+                return await desk.result(task_id, wait_s=wait_s)
+        except TimeoutError:  # the server stops: say how it stands
+            pass
+    return await desk.result(task_id)
