@@ -40,7 +40,7 @@ def up(
             raise SettingError(f"`canoa up` needs {exc.name}; install it with: pip install 'canoa[server]'") from exc
         app = load_app(target, broker)
         listening = listener(host, port)
-        settings = WorkerSettings(concurrency=concurrency, drain_s=drain)
+        settings = WorkerSettings(concurrency=concurrency, drain_s=drain, layer=app.settings.layer)
 
     async def main() -> None:
         stop = serving.stop_requested()

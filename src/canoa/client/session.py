@@ -64,6 +64,7 @@ class Session:
         self.is_memory = app.settings.is_memory
         self.replies = Replies(app.settings.max_payload_bytes)
         self._app = app
+        self._compression = app.settings.compression()
         self._broker: Broker | None = None
         self._reply_to = ""
         self._life: BrokerLife | None = None
@@ -305,9 +306,17 @@ class Session:
     def _prepare_raw(
         self, name: ActionName, body: bytes, content_type: str, options: Options, action: Action[..., Any, Any] | None
     ) -> tuple[Handle[Any], Publication]:
-        limit = self._app.settings.max_payload_bytes
+        settings = self._app.settings
         publication = outgoing.publication(
-            name, body, content_type, options, action=action, reply_to=self._reply_to, limit_bytes=limit
+            name,
+            body,
+            content_type,
+            options,
+            action=action,
+            reply_to=self._reply_to,
+            limit_bytes=settings.max_payload_bytes,
+            layer=settings.layer,
+            compression=self._compression,
         )
         is_kept = options.result == "keep"
         handle: Handle[Any] = Handle(self, TaskId(publication.message.message_id or ""), name, is_kept=is_kept)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from canoa.action import Action
     from canoa.execution.policy import Policy
     from canoa.vocabulary import ActionName, Layer
+    from canoa.wire.compression_policy import CompressionPolicy
     from canoa.wire.task import Task
     from canoa.worker.settling import Settler
 
@@ -43,7 +44,14 @@ class Encoded(NamedTuple):
 
 class Offer:
     def __init__(
-        self, action: Action[..., Any, Any], settler: Settler, *, node_id: str, max_payload_bytes: int, layer: Layer
+        self,
+        action: Action[..., Any, Any],
+        settler: Settler,
+        *,
+        node_id: str,
+        max_payload_bytes: int,
+        layer: Layer,
+        compression: CompressionPolicy,
     ) -> None:
         self.action = action
         self.name: ActionName = action.name
@@ -56,6 +64,7 @@ class Offer:
         self.prefetch = 0
         self.max_payload_bytes = max_payload_bytes
         self._layer = layer
+        self._compression = compression
         self._settler = settler
         self._node_id = node_id
 
@@ -80,8 +89,9 @@ class Offer:
         if reply_to is None:
             self._settler.done(delivery)
         else:
+            what = f"the result of {self.name}"
             packed, encoding = packing.pack(
-                body, self.max_payload_bytes, f"the result of {self.name}", layer=self._layer
+                body, self.max_payload_bytes, what, layer=self._layer, policy=self._compression
             )
             answer = result.success_message(
                 known.id, packed, content_type.value, encoding, persistent=known.message.persistent

@@ -99,8 +99,14 @@ class Worker:
         self.registry = new_registry(WorkerCollector(self.stats, settings.layer))
 
     def _offer(self, action: Any) -> Offer:
-        limit = self._app.settings.max_payload_bytes
-        return Offer(action, self._settler, node_id=self.node_id, max_payload_bytes=limit, layer=self.settings.layer)
+        return Offer(
+            action,
+            self._settler,
+            node_id=self.node_id,
+            max_payload_bytes=self._app.settings.max_payload_bytes,
+            layer=self.settings.layer,
+            compression=self._app.settings.compression(),
+        )
 
     def metrics(self) -> bytes:
         """In Prometheus' text format."""
