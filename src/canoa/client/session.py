@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from canoa import telemetry
 from canoa.action import Options
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
@@ -87,6 +88,7 @@ class Session:
                 await self._connect()
 
     async def _connect(self) -> None:
+        telemetry.look()
         client_id = new_client_id()
         broker, queue = self._app.new_broker("client"), topology.reply_queue(client_id)
         life = BrokerLife(broker, client_id)
@@ -215,6 +217,8 @@ class Session:
         except BaseException:
             self.replies.drop_unseen([handle for handle, _ in prepared])
             raise
+        for handle, _ in prepared:
+            telemetry.sent(handle, None)
 
     async def _check_offered(self, name: ActionName) -> None:
         """A store takes a task for anybody, so what nobody ever offered is told apart before it is sent."""
@@ -253,6 +257,7 @@ class Session:
             outcomes = iter(await self._publish_all([each for _, each in prepared if each is not None]))
             for handle, publication in prepared:
                 outcome = None if publication is None else next(outcomes)
+                telemetry.sent(handle, outcome)
                 if publication is None or outcome is None:
                     continue
                 if not (options.result != "none" and handle.is_answered):
@@ -320,6 +325,10 @@ class Session:
         )
         is_kept = options.result == "keep"
         handle: Handle[Any] = Handle(self, TaskId(publication.message.message_id or ""), name, is_kept=is_kept)
+        if telemetry.spans is not None:
+            publication = telemetry.spans.begin_send(
+                publication, handle, is_awaited=options.is_awaited, is_memory=self.is_memory
+            )
         if options.result != "none":
             kept = Kept(publication) if options.is_awaited else None
             self.replies.expect(handle, None if action is None else action.signature.result, kept)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from canoa import telemetry
 from canoa.action import Runs
 from canoa.broker import topology
 from canoa.broker.port import Declaration, Delivery
@@ -86,6 +87,7 @@ class Worker:
             processes=processes,
             cancelled=self._cancelled,
             progress=ProgressTeller(self._broker, self.node_id),
+            is_memory=app.settings.is_memory,
         )
         self._main: Lane[Job] = Lane("main", settings.concurrency, self._run)
         self._cpu: Lane[Job] = Lane("cpu", processes, self._run)
@@ -120,6 +122,7 @@ class Worker:
 
     async def start(self) -> None:
         """Return once every action can be called. Raises what the broker refuses."""
+        telemetry.look()
         try:
             await self._broker.open()
             await self._broker.declare(*topology.shared())
