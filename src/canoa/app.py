@@ -267,7 +267,8 @@ class Canoa:
         """Run the app's actions in this process: `async with app.worker():`. Ready inside, drained at the end."""
         from canoa.worker.worker import WorkerSettings
 
-        async with self.worker_with(WorkerSettings(concurrency=concurrency, drain_s=drain_s)) as worker:
+        settings = WorkerSettings(concurrency=concurrency, drain_s=drain_s, layer=self.settings.layer)
+        async with self.worker_with(settings) as worker:
             yield worker
 
     @asynccontextmanager

@@ -35,6 +35,7 @@ class Context:
         idempotency_key: str | None = None,
         node_id: str = "local",
         trace_id: str | None = None,
+        span_id: str | None = None,
         report: Report | None = None,
     ) -> None:
         self.task_id = task_id
@@ -46,6 +47,8 @@ class Context:
         """Stable over attempts and duplicates: what to deduplicate side effects by."""
         self.node_id = node_id
         self.trace_id = trace_id
+        self.span_id = span_id
+        """Of this attempt, where OpenTelemetry is used."""
         self._is_cancelled = False
         self._report = report
 
@@ -59,6 +62,7 @@ class Context:
             "idempotency_key": self.idempotency_key,
             "node_id": self.node_id,
             "trace_id": self.trace_id,
+            "span_id": self.span_id,
         }
 
     @property
@@ -89,6 +93,8 @@ class Context:
         facts: dict[str, Any] = {"task_id": self.task_id, "action": self.action, "attempt": self.attempt}
         if self.trace_id is not None:
             facts["trace_id"] = self.trace_id
+        if self.span_id is not None:
+            facts["span_id"] = self.span_id
         return get_logger("canoa.action").bind(**facts)
 
     def cancel(self) -> None:

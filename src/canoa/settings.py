@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from canoa.errors import SettingError
+from canoa.vocabulary import Layer
+from canoa.wire import compression_policy
+from canoa.wire.compression_policy import CompressionPolicy, parse_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,6 +44,7 @@ def _hidden(secret: str) -> str:
 
 Url = Annotated[str, msgspec.Meta(extra={"shown": without_password})]
 Secret = Annotated[str, msgspec.Meta(extra={"shown": _hidden})]
+Rule = Annotated[str, msgspec.Meta(pattern=f"^{compression_policy.RULE}$")]
 Count = Annotated[int, msgspec.Meta(gt=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e12)]  # not for ever: infinity is no time
 
@@ -61,6 +65,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     api: Url = "http://127.0.0.1:8420"  # where commands find the API when the broker is the memory broker
     api_token: Secret = ""  # what they show there
 
+    layer: Layer = Layer.CLOUD  # where this program stands: which of the next three it compresses by
+    compression_edge: Rule = compression_policy.DEFAULT_EDGE  # algorithm:bytes, or none; see `compression_policy.py`
+    compression_fog: Rule = compression_policy.DEFAULT_FOG
+    compression_cloud: Rule = compression_policy.DEFAULT_CLOUD
+
     tls_ca: str = ""  # file with the CAs that may have signed the broker's certificate; empty: those of the system
     tls_cert: str = ""  # file with our own certificate, where the broker asks for one
     tls_key: str = ""  # file with its private key, not encrypted
@@ -73,6 +82,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """What differs from the default. msgspec's own would show secrets."""
         values = ((field.name, field.default, getattr(self, field.name)) for field in fields())
         return [(name, shown(name, value)) for name, default, value in values if name == "broker" or value != default]
+
+    def compression(self) -> CompressionPolicy:
+        return CompressionPolicy(
+            {
+                Layer.EDGE: parse_rule("compression_edge", self.compression_edge),
+                Layer.FOG: parse_rule("compression_fog", self.compression_fog),
+                Layer.CLOUD: parse_rule("compression_cloud", self.compression_cloud),
+            }
+        )
 
     @property
     def is_memory(self) -> bool:

@@ -59,7 +59,7 @@ class Signature:
         try:
             bound = self._bind(args, kwargs)
             body = self.arguments.encode(bound, content_type)
-            self.arguments.decode(body, content_type)
+            self.arguments.decode_own(body, content_type)
         except TypeMismatch as exc:
             raise ArgumentsRefused(f"{self.action}: {exc.detail}, at `{exc.path}`; {self._usage()}") from exc
         except (TypeError, Unencodable) as exc:

@@ -20,3 +20,8 @@ class Layer(enum.StrEnum):
     EDGE = "EDGE"
     FOG = "FOG"
     CLOUD = "CLOUD"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Layer | None:
+        """People write `edge` in their settings."""
+        return cls.__members__.get(value.upper()) if isinstance(value, str) else None

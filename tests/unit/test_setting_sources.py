@@ -13,6 +13,7 @@ from rich.pretty import pretty_repr
 from canoa import Canoa
 from canoa.errors import SettingError
 from canoa.settings import Settings, read, survey
+from canoa.vocabulary import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +69,14 @@ def test_every_setting_can_be_set_in_a_file_and_by_a_variable(tmp_path: Path) ->
 
 
 def _another(value: Any) -> Any:
-    return not value if isinstance(value, bool) else "other" if isinstance(value, str) else value + 1
+    match value:
+        case bool():
+            return not value
+        case Layer():
+            return Layer.EDGE
+        case str():
+            return "none" if ":" in value and "/" not in value else "other"  # a compression rule, or any text
+    return value + 1
 
 
 def test_an_app_reads_the_files_of_the_current_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

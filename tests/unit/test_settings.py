@@ -11,6 +11,8 @@ from canoa import Canoa
 from canoa.broker.amqp.engine import Login
 from canoa.errors import SettingError, WrongUse
 from canoa.settings import Settings, read, without_password
+from canoa.vocabulary import Layer
+from canoa.wire.compression_policy import DEFAULT_POLICY, Compression
 
 
 def test_an_argument_beats_the_environment_which_beats_the_default() -> None:
@@ -46,6 +48,27 @@ def test_a_broker_that_is_no_text_is_refused_without_showing_it() -> None:
         read({"broker": ["amqp://guest:secret@host"]}, {})
 
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["compression_edge", "compression_fog", "compression_cloud"])
+def test_a_compression_rule_that_cannot_be_read_is_refused_by_its_name(name: str) -> None:
+    with pytest.raises(SettingError, match=rf"CANOA_{name.upper()}.* 'brotli:9' .*none\|\(gzip\|lz4"):
+        read({}, {f"CANOA_{name.upper()}": "brotli:9"})
+
+
+def test_compression_is_set_per_layer() -> None:
+    settings = read({}, {"CANOA_COMPRESSION_EDGE": "gzip:10", "CANOA_COMPRESSION_CLOUD": "none", "CANOA_LAYER": "edge"})
+
+    policy = settings.compression()
+
+    assert policy.choose(settings.layer, 10) is Compression.GZIP
+    assert policy.choose(Layer.FOG, 1024) is DEFAULT_POLICY.choose(Layer.FOG, 1024)
+    assert policy.choose(Layer.CLOUD, 10**6) is None
+
+
+def test_a_layer_that_there_is_not_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"CANOA_LAYER.* 'mars' cannot be used"):
+        read({}, {"CANOA_LAYER": "mars"})
 
 
 words = st.text(st.characters(codec="ascii", exclude_characters="@:/"), min_size=1)

@@ -57,7 +57,7 @@ def up(
             from canoa.api.server import serving_api
             from canoa.recorder.hosting import hosting
         app = load_app(target, broker)
-        settings = WorkerSettings(concurrency=concurrency, drain_s=drain)
+        settings = WorkerSettings(concurrency=concurrency, drain_s=drain, layer=app.settings.layer)
 
     async def main() -> None:
         stop = serving.stop_requested()

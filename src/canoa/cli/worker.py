@@ -27,7 +27,10 @@ def worker(
     concurrency: Annotated[int, typer.Option(min=1, help="Attempts at once, on the loop and in threads.")] = 50,
     processes: Annotated[int, typer.Option(min=0, help="Attempts at once of cpu=True actions; 0: one per core.")] = 0,
     drain: Annotated[float, typer.Option(min=0, help="Seconds running attempts may go on after a stop.")] = 30.0,
-    layer: Annotated[Layer, typer.Option(case_sensitive=False, help="Where this worker stands.")] = Layer.CLOUD,
+    layer: Annotated[
+        Layer | None,
+        typer.Option(case_sensitive=False, help="Where this worker stands. Otherwise CANOA_LAYER, or CLOUD."),
+    ] = None,
     node_id: Annotated[str, typer.Option(help="This worker's name; otherwise host name and process id.")] = "",
     metrics: Annotated[str, typer.Option(help="Serve Prometheus metrics at host:port.", metavar="HOST:PORT")] = "",
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait at start for a broker that is away.")] = 30.0,
@@ -44,7 +47,11 @@ def worker(
         app = load_app(target, broker)
         require_real_broker(app.settings.broker, "worker")
         settings = WorkerSettings(
-            concurrency=concurrency, processes=processes, drain_s=drain, layer=layer, node_id=node_id
+            concurrency=concurrency,
+            processes=processes,
+            drain_s=drain,
+            layer=layer or app.settings.layer,
+            node_id=node_id,
         )
 
     async def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from canoa.errors import CanoaError, DeliveryUnknown, ResultNotReady, TaskCancelled
 
@@ -30,6 +30,7 @@ class Handle(Generic[R]):
         self.id = task_id
         self.action = action
         self.is_kept = is_kept
+        self.send_span: Any = None  # of OpenTelemetry, until the broker has the task
         self._session = session
         self._ended: asyncio.Future[R | Failed[R]] = session.loop.create_future()
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from canoa.broker import ladder, topology
 from canoa.broker.port import HeaderValue, Message, Publication
 from canoa.errors import SettingError
+from canoa.vocabulary import Layer
 from canoa.wire import packing, task
+from canoa.wire.compression_policy import DEFAULT_POLICY, CompressionPolicy
 from canoa.wire.ids import new_task_id, task_id_of_key
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ def publication(
     action: Action[..., Any, Any] | None,
     reply_to: str,
     limit_bytes: int,
+    layer: Layer = Layer.CLOUD,
+    compression: CompressionPolicy = DEFAULT_POLICY,
 ) -> Publication:
     """`body`: the arguments, encoded. `action`: None where this program does not know it.
 
@@ -36,7 +40,7 @@ def publication(
     """
     task_id, now_s = _task_id(name, options), time.time()
     wait_s = delay_s(options, now_s)
-    packed, encoding = packing.pack(body, limit_bytes, f"arguments of {name}")
+    packed, encoding = packing.pack(body, limit_bytes, f"arguments of {name}", layer=layer, policy=compression)
     message = Message(
         body=packed,
         content_type=content_type,

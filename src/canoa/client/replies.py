@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from canoa import telemetry
 from canoa.client.metrics import METRICS
 from canoa.errors import CanoaError, DeliveryUnknown, TaskCancelled, TaskRefused, WrongUse
 from canoa.execution.outcome import Outcome
@@ -75,7 +76,9 @@ class Replies:
         """Nobody holds them, since their submit or call was abandoned or refused: they would wait here for ever."""
         for handle in handles:
             text = f"nobody waits any longer for task {handle.id} ({handle.action})"
-            self.drop(handle, TaskCancelled(text, task_id=handle.id))
+            abandoned = TaskCancelled(text, task_id=handle.id)
+            telemetry.sent(handle, abandoned)
+            self.drop(handle, abandoned)
 
     def fail_all(self, why: str) -> None:
         waiting, self._waiting = self._waiting, {}

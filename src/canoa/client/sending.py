@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from canoa import telemetry
 from canoa.broker import topology
 from canoa.client.outgoing import aimed_anew
 from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown, NobodyKeeps, UnknownAction, Unroutable
@@ -70,6 +71,7 @@ class Sending:
         return named(outcome, self._publication, self._handle.action, is_memory=self._session.is_memory)
 
     def _tell(self, error: CanoaError | None) -> None:
+        telemetry.sent(self._handle, error)
         if self._accepted is not None and not self._accepted.done():
             self._accepted.set_result(error)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from canoa import telemetry
 from canoa.action import Options
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
@@ -65,6 +66,7 @@ class Session:
         self.is_memory = app.settings.is_memory
         self.replies = Replies(app.settings.max_payload_bytes)
         self._app = app
+        self._compression = app.settings.compression()
         self._broker: Broker | None = None
         self._reply_to = ""
         self._life: BrokerLife | None = None
@@ -88,6 +90,7 @@ class Session:
                 await self._connect()
 
     async def _connect(self) -> None:
+        telemetry.look()
         client_id = new_client_id()
         broker, queue = self._app.new_broker("client"), topology.reply_queue(client_id)
         life = BrokerLife(broker, client_id)
@@ -214,6 +217,8 @@ class Session:
         except BaseException:
             self.replies.drop_unseen([handle for handle, _ in prepared])
             raise
+        for handle, _ in prepared:
+            telemetry.sent(handle, None)
 
     async def _check_offered(self, name: ActionName, options: Options) -> None:
         """A store and a rung take a task for anybody, so what nobody ever offered is told apart before it is sent."""
@@ -254,6 +259,7 @@ class Session:
             outcomes = iter(await self._publish_all([each for _, each in prepared if each is not None]))
             for handle, publication in prepared:
                 outcome = None if publication is None else next(outcomes)
+                telemetry.sent(handle, outcome)
                 if publication is None or outcome is None:
                     continue
                 if not (options.result != "none" and handle.is_answered):
@@ -310,12 +316,24 @@ class Session:
     def _prepare_raw(
         self, name: ActionName, body: bytes, content_type: str, options: Options, action: Action[..., Any, Any] | None
     ) -> tuple[Handle[Any], Publication]:
-        limit = self._app.settings.max_payload_bytes
+        settings = self._app.settings
         publication = outgoing.publication(
-            name, body, content_type, options, action=action, reply_to=self._reply_to, limit_bytes=limit
+            name,
+            body,
+            content_type,
+            options,
+            action=action,
+            reply_to=self._reply_to,
+            limit_bytes=settings.max_payload_bytes,
+            layer=settings.layer,
+            compression=self._compression,
         )
         is_kept = options.result == "keep"
         handle: Handle[Any] = Handle(self, TaskId(publication.message.message_id or ""), name, is_kept=is_kept)
+        if telemetry.spans is not None:
+            publication = telemetry.spans.begin_send(
+                publication, handle, is_awaited=options.is_awaited, is_memory=self.is_memory
+            )
         if options.result != "none":
             kept = Kept(publication) if options.is_awaited else None
             self.replies.expect(handle, None if action is None else action.signature.result, kept)

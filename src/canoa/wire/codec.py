@@ -91,6 +91,13 @@ class Codec(Generic[T]):
         form = self._formats.get(content_type) or self._formats[_known_content_type(content_type)]
         if len(body) > MAX_DEPTH and form.is_too_deep(body):
             raise _too_deep_to_read()
+        return self._decode(form, body, content_type)
+
+    def decode_own(self, body: bytes, content_type: ContentType) -> T:
+        """What `encode` gave just now, read back: its depth is known."""
+        return self._decode(self._formats[content_type], body, content_type)
+
+    def _decode(self, form: _Format, body: bytes, content_type: str | None) -> T:
         try:
             return form.decode(body)  # type: ignore[no-any-return]  # the decoder was built for T
         except msgspec.ValidationError as exc:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from canoa.errors import PayloadTooLarge
 from canoa.vocabulary import Layer
 from canoa.wire.codec import ANY
-from canoa.wire.compression import DEFAULT_POLICY, Compression, CompressionPolicy, compress, decompress
+from canoa.wire.compression import compress, decompress
+from canoa.wire.compression_policy import DEFAULT_POLICY, Compression, CompressionPolicy
 
 if TYPE_CHECKING:
     from canoa.broker.port import Message

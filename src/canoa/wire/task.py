@@ -73,12 +73,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def new_headers() -> dict[str, HeaderValue]:
     """The headers of a first attempt: none, outside a trace. The id tells when it was submitted."""
     context = trace.current()
-    if context is None:
-        return {}
-    headers: dict[str, HeaderValue] = {trace.TRACEPARENT: context.format()}
-    if context.state is not None:
-        headers[trace.TRACESTATE] = context.state
-    return headers
+    return {} if context is None else trace.to_headers(context)
 
 
 def read(message: Message, action: ActionName) -> Task:

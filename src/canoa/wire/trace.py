@@ -15,6 +15,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from canoa.broker.port import HeaderValue
+
 _KNOWN_FLAGS = 0x03  # sampled, random; version 00 demands zeros for the others
 _MAX_STATE_CHARS = 512
 _MAX_STATE_MEMBERS = 32
@@ -92,6 +94,13 @@ def current() -> TraceContext | None:
     """The context of the work in hand, which whatever it sends joins."""
     headers = received.get()
     return None if headers is None else from_headers(headers)
+
+
+def to_headers(context: TraceContext) -> dict[str, HeaderValue]:
+    headers: dict[str, HeaderValue] = {TRACEPARENT: context.format()}
+    if context.state is not None:
+        headers[TRACESTATE] = context.state
+    return headers
 
 
 def from_headers(headers: Mapping[str, object]) -> TraceContext | None:

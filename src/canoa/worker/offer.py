@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from canoa import telemetry
 from canoa.broker import ladder, topology
 from canoa.broker.port import Consumer, Delivery, Message, Publication, Settlement
 from canoa.execution import rules
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from canoa.action import Action
     from canoa.execution.policy import Policy
     from canoa.vocabulary import ActionName, Layer
+    from canoa.wire.compression_policy import CompressionPolicy
     from canoa.wire.task import Task
     from canoa.worker.settling import Settler
 
@@ -43,7 +45,14 @@ class Encoded(NamedTuple):
 
 class Offer:
     def __init__(
-        self, action: Action[..., Any, Any], settler: Settler, *, node_id: str, max_payload_bytes: int, layer: Layer
+        self,
+        action: Action[..., Any, Any],
+        settler: Settler,
+        *,
+        node_id: str,
+        max_payload_bytes: int,
+        layer: Layer,
+        compression: CompressionPolicy,
     ) -> None:
         self.action = action
         self.name: ActionName = action.name
@@ -56,6 +65,7 @@ class Offer:
         self.prefetch = 0
         self.max_payload_bytes = max_payload_bytes
         self._layer = layer
+        self._compression = compression
         self._settler = settler
         self._node_id = node_id
 
@@ -80,8 +90,9 @@ class Offer:
         if reply_to is None:
             self._settler.done(delivery)
         else:
+            what = f"the result of {self.name}"
             packed, encoding = packing.pack(
-                body, self.max_payload_bytes, f"the result of {self.name}", layer=self._layer
+                body, self.max_payload_bytes, what, layer=self._layer, policy=self._compression
             )
             answer = result.success_message(
                 known.id, packed, content_type.value, encoding, persistent=known.message.persistent
@@ -101,7 +112,7 @@ class Offer:
 
     def _caller_is_gone(self, known: Task, delivery: Delivery) -> None:
         """Results die with their caller: that is what `reply` means."""
-        log.info("result_without_caller", task_id=known.id, action=self.name)
+        log.info("result_without_caller", **telemetry.facts(known))
         self._settler.done(delivery)
 
     def end_badly(self, known: Task, delivery: Delivery, end: rules.End, what: result.Failure) -> None:
@@ -120,9 +131,8 @@ class Offer:
         self.stats.outcomes[Outcome.RETRIED] += 1
         self.stats.retries += 1
         rung_s = pick_rung(delay_s, topology.RUNGS_S, random())
-        log.info(
-            "task_retries", task_id=known.id, action=self.name, attempt=attempt, delay_s=rung_s, error=what.message
-        )
+        telemetry.failed(what, Outcome.RETRIED)
+        log.info("task_retries", **telemetry.facts(known), attempt=attempt, delay_s=rung_s, error=what.message)
         message = task.again(known.message, attempt=attempt)
         waiting = Publication(message=message, exchange=topology.rung_name(rung_s), key=self.queue)
         self._settler.send_then_ack(waiting, delivery, if_unsendable=partial(self._set_aside, delivery))
@@ -131,10 +141,10 @@ class Offer:
         """To the caller; where there is none, or it is gone, to the dead letters. Poison goes to both. Of a kept task
         the recorder makes a dead letter itself."""
         self.stats.outcomes[outcome] += 1
+        telemetry.failed(what, outcome)
         log.warning(
             "task_failed",
-            task_id=known.id,
-            action=self.name,
+            **telemetry.facts(known),
             attempt=known.attempt,
             outcome=outcome.value,
             error=f"{what.error_type}: {what.message}" if what.error_type else what.message,
@@ -158,7 +168,7 @@ class Offer:
     def skip(self, known: Task, delivery: Delivery) -> None:
         """Cancelled before it started. Its handle has ended already; a store may not have heard."""
         self.stats.outcomes[Outcome.CANCELLED] += 1
-        log.info("task_skipped", task_id=known.id, action=self.name, reason="cancelled")
+        log.info("task_skipped", **telemetry.facts(known), reason="cancelled")
         if known.is_kept:
             what = result.failure("cancelled before it started", attempts=known.attempt)
             told = result.failure_message(known.id, Outcome.CANCELLED, what)
@@ -173,7 +183,7 @@ class Offer:
         self._bury(_with_id(delivery.message), delivery, Outcome.REFUSED, result.failure(why))
 
     def recount(self, known: Task, delivery: Delivery, crashes: int, *, as_suspect: bool) -> None:
-        log.warning("task_redelivered", task_id=known.id, action=self.name, crashes=crashes, runs_alone=as_suspect)
+        log.warning("task_redelivered", **telemetry.facts(known), crashes=crashes, runs_alone=as_suspect)
         queue = self.suspect_queue if as_suspect else self.queue
         message = task.again(known.message, crashes=crashes)
         aside = partial(self._set_aside, delivery)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from canoa import telemetry
 from canoa.context import Context
 from canoa.errors import ArgumentsRefused, DoNotRetry, Undecodable
 from canoa.wire import trace
@@ -205,6 +206,7 @@ def _perform(request: Request, report: Report) -> Answer:
     except Exception as exc:
         return _raised(exc)
     trace.received.set(request.trace)
+    telemetry.join(request.trace)
     try:
         value = action.function(*args, **kwargs)
     except (Exception, SystemExit) as exc:  # an action's `sys.exit()` must not end its process

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from canoa import telemetry
 from canoa.action import Runs
 from canoa.context import Context
 from canoa.errors import ActionTimedOut, ArgumentsRefused, DoNotRetry, PayloadTooLarge, Undecodable, WrongUse
@@ -58,9 +59,17 @@ class Runner:
     """Shared by a worker's lanes."""
 
     def __init__(
-        self, *, node_id: str, threads: int, processes: int, cancelled: Cancellations, progress: ProgressTeller
+        self,
+        *,
+        node_id: str,
+        threads: int,
+        processes: int,
+        cancelled: Cancellations,
+        progress: ProgressTeller,
+        is_memory: bool,
     ) -> None:
         self._node_id = node_id
+        self._is_memory = is_memory
         self._progress = progress
         self._cancelled = cancelled
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="canoa-action")
@@ -132,6 +141,7 @@ class Runner:
         stats.in_progress += 1
         if known.sent_s is not None:
             stats.queued.observe(max(0.0, time.time() - max(known.sent_s, known.due_s or 0.0)))
+        spanned = telemetry.begin_attempt(known, offer.queue, node_id=self._node_id, is_memory=self._is_memory)
         started_s = time.perf_counter()
         try:
             await self._run(offer, known, delivery, limit_s, attempt)
@@ -140,6 +150,8 @@ class Runner:
             stats.in_progress -= 1
             stats.duration.observe(run_s)
             offer.estimate.add(run_s)
+            if spanned is not None:
+                spanned.end()
 
     async def _run(
         self, offer: Offer, known: Task, delivery: Delivery, limit_s: float | None, attempt: Attempt
@@ -215,6 +227,7 @@ class Runner:
         received = rules.Received(crashes=known.crashes, redelivered=True, is_suspect=True)
         intent = rules.on_delivery(offer.policy_for(known), received, 0.0)
         if isinstance(intent, rules.Recount):
+            telemetry.failed(result.failure(str(exc)), "crashed")
             offer.recount(known, delivery, intent.crashes, as_suspect=False)
         else:
             offer.poison(known, delivery, f"{exc}, {known.crashes + 1} times")
@@ -231,7 +244,7 @@ class Runner:
         message, action = known.message, offer.action
         body = packing.unpack(message, offer.max_payload_bytes)
         variables = copy_context()
-        variables.run(trace.received.set, known.trace_headers())
+        variables.run(trace.received.set, telemetry.trace_headers(known))
         if action.runs is Runs.IN_PROCESS:
             return self._in_process(offer, known, body, self._context(known, limit_s)), variables
         args, kwargs = action.signature.call_form(action.signature.decode(body, message.content_type))
@@ -257,7 +270,7 @@ class Runner:
             body=body,
             content_type=known.message.content_type,
             context=context.facts(),
-            trace=dict(known.trace_headers()),
+            trace=dict(telemetry.trace_headers(known)),
         )
         answer = await self._processes.run(request, on_report=context.progress)
         if answer.error_type:
@@ -265,7 +278,7 @@ class Runner:
         return Encoded(answer.body)
 
     def _context(self, known: Task, limit_s: float | None) -> Context:
-        traced = known.trace()
+        traced = trace.from_headers(telemetry.trace_headers(known))
         return Context(
             task_id=known.id,
             action=known.action,
@@ -274,6 +287,7 @@ class Runner:
             idempotency_key=known.idempotency_key,
             node_id=self._node_id,
             trace_id=traced.trace_id if traced else None,
+            span_id=telemetry.span_id_in_hand(),
             report=self._progress.of(known),
         )
 

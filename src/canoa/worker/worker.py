@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from canoa import telemetry
 from canoa.action import Runs
 from canoa.broker import topology
 from canoa.broker.port import Declaration, Delivery
@@ -86,6 +87,7 @@ class Worker:
             processes=processes,
             cancelled=self._cancelled,
             progress=ProgressTeller(self._broker, self.node_id),
+            is_memory=app.settings.is_memory,
         )
         self._main: Lane[Job] = Lane("main", settings.concurrency, self._run)
         self._cpu: Lane[Job] = Lane("cpu", processes, self._run)
@@ -99,8 +101,14 @@ class Worker:
         self.registry = new_registry(WorkerCollector(self.stats, settings.layer))
 
     def _offer(self, action: Any) -> Offer:
-        limit = self._app.settings.max_payload_bytes
-        return Offer(action, self._settler, node_id=self.node_id, max_payload_bytes=limit, layer=self.settings.layer)
+        return Offer(
+            action,
+            self._settler,
+            node_id=self.node_id,
+            max_payload_bytes=self._app.settings.max_payload_bytes,
+            layer=self.settings.layer,
+            compression=self._app.settings.compression(),
+        )
 
     def metrics(self) -> bytes:
         """In Prometheus' text format."""
@@ -114,6 +122,7 @@ class Worker:
 
     async def start(self) -> None:
         """Return once every action can be called. Raises what the broker refuses."""
+        telemetry.look()
         try:
             await self._broker.open()
             await self._broker.declare(*topology.shared())

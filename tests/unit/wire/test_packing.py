@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from canoa.broker.port import Message
 from canoa.errors import PayloadTooLarge, Undecodable
 from canoa.vocabulary import Layer
+from canoa.wire.compression_policy import Compression, CompressionPolicy, CompressionRule
 from canoa.wire.packing import pack, unpack
 
 bodies = st.binary(max_size=3000) | st.binary(min_size=1, max_size=8).map(lambda part: part * 3000)
@@ -22,6 +23,18 @@ def test_what_is_packed_comes_out_as_it_was_and_never_larger(body: bytes, layer:
 
     assert len(packed) <= len(body)
     assert unpack(Message(body=packed, content_encoding=encoding), 100_000) == body
+
+
+@pytest.mark.parametrize("algorithm", Compression)
+@pytest.mark.parametrize("layer", Layer)
+def test_a_body_travels_as_its_layers_rule_says(layer: Layer, algorithm: Compression) -> None:
+    policy = CompressionPolicy({layer: CompressionRule(algorithm, 100)})
+
+    packed, encoding = pack(b"canoa" * 20, 1000, "it", layer=layer, policy=policy)
+
+    assert encoding == algorithm
+    assert unpack(Message(body=packed, content_encoding=encoding), 100) == b"canoa" * 20
+    assert pack(b"a" * 99, 1000, "it", layer=layer, policy=policy) == (b"a" * 99, None)
 
 
 def test_repetition_is_compressed_and_noise_stays_plain() -> None:
