@@ -8,6 +8,7 @@ import typer
 
 from canoa.cli.actions import actions_app
 from canoa.cli.call import call
+from canoa.cli.init import init
 from canoa.cli.site import site_app
 from canoa.cli.up import up
 from canoa.cli.worker import worker
@@ -38,6 +39,7 @@ def _options(
     """Runs Python functions where they belong, from edge to cloud."""
 
 
+app.command()(init)
 app.command()(up)
 app.command()(worker)
 app.command()(call)
