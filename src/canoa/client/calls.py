@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from canoa.client.door import ENDED, result_of
-from canoa.errors import ResultNotReady
+from canoa.errors import ArgumentsRefused, PayloadTooLarge, ResultNotReady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,16 +21,19 @@ if TYPE_CHECKING:
     from canoa.client.handle import Handle
     from canoa.recorder.views import TaskView
 
-LOOK_EVERY_S = 0.3
+LOOK_EVERY_S: Final = 0.3
 """How often somebody who watches sees how far a task is."""
+
+Started: TypeAlias = str | ArgumentsRefused | PayloadTooLarge
+"""A task's id, or why this one was refused; whatever would meet the others as well is raised."""
 
 
 class Calls(Protocol):
     is_kept: bool
     """Whether the result can still be had by id when this program is gone."""
 
-    def start(self, orders: Sequence[Order]) -> list[str]:
-        """Their task ids, once all are accepted."""
+    def start(self, orders: Sequence[Order]) -> list[Started]:
+        """Once all are accepted or refused."""
 
     def finish(self, task_id: str, *, wait_s: float | None, watch: Callable[[TaskView], None] | None = None) -> Any:
         """The result, or what ended the task instead; `ResultNotReady` after `wait_s`. `watch` hears how far it is,
@@ -50,8 +53,12 @@ class KeptCalls:
     def __init__(self, door: Door) -> None:
         self._door = door
 
-    def start(self, orders: Sequence[Order]) -> list[str]:
-        return [each.id for each in self._door.submit(orders)]
+    def start(self, orders: Sequence[Order]) -> list[Started]:
+        """All at once; one by one where one of them is refused."""
+        try:
+            return [each.id for each in self._door.submit(orders)]
+        except (ArgumentsRefused, PayloadTooLarge) as exc:
+            return [exc] if len(orders) == 1 else [each for order in orders for each in self.start([order])]
 
     def finish(self, task_id: str, *, wait_s: float | None, watch: Callable[[TaskView], None] | None = None) -> Any:
         step_s = self._door.max_wait_s if watch is None else LOOK_EVERY_S
@@ -64,8 +71,7 @@ class KeptCalls:
             if watch is not None:
                 watch(view.task)
             if give_up_s is not None and time.monotonic() >= give_up_s:
-                text = f"task {task_id} ({view.task.action}) has no result after {wait_s:g} s"
-                raise ResultNotReady(text)
+                raise ResultNotReady(f"task {task_id} ({view.task.action}) has no result after {wait_s:g} s")
 
     def cancel(self, task_id: str) -> None:
         self._door.cancel(task_id)
@@ -86,18 +92,20 @@ class ReplyCalls:
         self._app = app
         self._handles: dict[str, Handle[Any]] = {}
 
-    def start(self, orders: Sequence[Order]) -> list[str]:
-        handles = self._app.sync.run(self._submitted(orders))
-        self._handles |= {handle.id: handle for handle in handles}
-        return [handle.id for handle in handles]
+    def start(self, orders: Sequence[Order]) -> list[Started]:
+        return [self._started(each) for each in self._app.sync.run(self._submitted(orders))]
 
-    async def _submitted(self, orders: Sequence[Order]) -> list[Handle[Any]]:
+    async def _submitted(self, orders: Sequence[Order]) -> list[Handle[Any] | BaseException]:
         submitting = [self._app.submit_raw(order.action, bytes(order.arguments)) for order in orders]
-        handles = await asyncio.gather(*submitting, return_exceptions=True)
-        for handle in handles:
-            if isinstance(handle, BaseException):
-                raise handle
-        return [handle for handle in handles if not isinstance(handle, BaseException)]
+        return await asyncio.gather(*submitting, return_exceptions=True)
+
+    def _started(self, answer: Handle[Any] | BaseException) -> Started:
+        if isinstance(answer, ArgumentsRefused | PayloadTooLarge):
+            return answer
+        if isinstance(answer, BaseException):
+            raise answer
+        self._handles[answer.id] = answer
+        return answer.id
 
     def finish(self, task_id: str, *, wait_s: float | None, watch: Callable[[TaskView], None] | None = None) -> Any:
         result = self._app.sync.run(self._handles[task_id].result(wait_s))

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from canoa import errors
 from canoa.execution.outcome import Outcome
 from canoa.recorder.views import SubmitOptions
+from canoa.vocabulary import TaskId
+from canoa.wire.result import Failure, ended_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,23 +85,11 @@ def result_of(view: ResultView) -> Any:
     task = view.task
     if task.outcome == Outcome.OK:
         return view.result
-    text = task.error or f"task {task.id} ({task.action}) ended as {task.outcome}"
-    kind = _KINDS.get(task.outcome or "")
-    if kind is not None:
-        raise kind(text, task_id=task.id)
-    raise errors.ActionFailed(
-        text,
-        task_id=task.id,
-        error_type=view.error_type or "",
+    text, kind = task.error or f"it ended as {task.outcome}", view.error_type or ""
+    what = Failure(
+        message=text.removeprefix(f"{kind}: "),
+        error_type=kind,
         attempts=task.attempts,
-        remote_traceback=view.traceback or "",
+        traceback=view.traceback or "",
     )
-
-
-_KINDS: dict[str, type[errors.TaskEnded]] = {
-    Outcome.TIMED_OUT: errors.ActionTimedOut,
-    Outcome.CANCELLED: errors.TaskCancelled,
-    Outcome.EXPIRED: errors.TaskExpired,
-    Outcome.POISONED: errors.TaskPoisoned,
-    Outcome.REFUSED: errors.TaskRefused,
-}
+    raise ended_error(task.outcome or "", TaskId(task.id), what)

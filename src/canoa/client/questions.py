@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from canoa.client.door import Door, Order
+
+T = TypeVar("T")
 
 SYSTEM: Final = "canoa"
 ANSWER_WITHIN_S: Final = 15.0
@@ -106,7 +108,7 @@ class Questions:
 
     # --- Asking ---------------------------------------------------------------------------------------
 
-    def _ask(self, name: str, type_: Any, **arguments: Any) -> Any:
+    def _ask(self, name: str, type_: type[T], **arguments: Any) -> T:
         body = msgspec.json.encode(arguments)
         answer = self._app.sync.run(self._answer(name, body, wait_s=arguments.get("wait_s", 0)))
         return msgspec.convert(answer, type_)

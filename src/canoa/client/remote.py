@@ -5,7 +5,7 @@ Blocking, on the standard library alone. `with Remote("http://127.0.0.1:8420", t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -139,7 +139,7 @@ def _part(task_id: str) -> str:
     return quote(task_id, safe="")
 
 
-def _read(body: bytes, type_: Any) -> Any:
+def _read(body: bytes, type_: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
