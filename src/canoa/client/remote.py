@@ -59,7 +59,7 @@ class Remote:
             return [_read(self._link.post("/tasks", orders[0]), Submitted)]
         done: list[Submitted] = []
         for batch in _batches(orders):
-            done += _read(self._link.post("/tasks/batch", {"requests": batch}), _Batch).tasks
+            done += _read(self._link.post("/tasks/batch", {"requests": batch}), list[Submitted])
         return done
 
     # --- One task -------------------------------------------------------------------------------------
@@ -96,7 +96,14 @@ class Remote:
         return _read(self._link.get(f"/dead/{_part(task_id)}"), LetterView)
 
     def redrive(self, task_ids: Sequence[str]) -> Redriven:
-        return _read(self._link.post("/dead/redrive", {"ids": list(task_ids)}), Redriven)
+        redriven: list[str] = []
+        skipped: list[str] = []
+        for start in range(0, len(task_ids), BATCH):
+            body = {"ids": list(task_ids[start : start + BATCH])}
+            done = _read(self._link.post("/dead/redrive", body), Redriven)
+            redriven += done.redriven
+            skipped += done.skipped
+        return Redriven(redriven=redriven, skipped=skipped)
 
     def redrive_all(self, *, action: str | None = None) -> Redriven:
         return _read(self._link.post("/dead/redrive", {} if action is None else {"action": action}), Redriven)
@@ -115,10 +122,6 @@ class Remote:
             elif not line and data:
                 yield _read(b"\n".join(data), Event)
                 data = []
-
-
-class _Batch(msgspec.Struct):
-    tasks: list[Submitted]
 
 
 def _batches(orders: Sequence[Order]) -> Iterator[list[Order]]:
