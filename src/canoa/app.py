@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
     from types import TracebackType
 
+    from canoa.action import Options
     from canoa.broker.memory import MemoryHub
     from canoa.broker.port import Broker, Depth
     from canoa.client.handle import Handle
@@ -218,10 +219,17 @@ class Canoa:
         await session.open()
         return session
 
-    async def submit_raw(self, name: str, body: bytes, *, content_type: ContentType = ContentType.JSON) -> Handle[Any]:
+    async def submit_raw(
+        self,
+        name: str,
+        body: bytes,
+        *,
+        content_type: ContentType = ContentType.JSON,
+        options: Options | None = None,
+    ) -> Handle[Any]:
         """Submit an action this program does not define, its arguments already encoded: the worker checks them."""
         session = await self.session()
-        return await session.submit_raw(action_name(name), body, content_type.value)
+        return await session.submit_raw(action_name(name), body, content_type.value, options)
 
     @overload
     def handle(self, task_id: str) -> KeptHandle[Any]: ...

@@ -43,6 +43,10 @@ class NobodyKeeps(CanoaError):
     """Nobody keeps results on this broker, or nobody answers just now. Nothing was sent; retrying is safe."""
 
 
+class ApiUnreachable(CanoaError):
+    """Nobody answers at the API's address. Nothing was sent; retrying is safe."""
+
+
 class ResultNotReady(CanoaError, TimeoutError):
     """The wait ended before the task did. The handle stays usable: wait again, or cancel it."""
 
@@ -180,3 +184,14 @@ class TaskPoisoned(TaskEnded):
 
 class TaskRefused(TaskEnded):
     """The worker could not use the request (arguments, encoding, size) or could not encode the result."""
+
+
+# --- Told by another process --------------------------------------------------------------------------
+
+
+def named(kind: str, message: str) -> CanoaError | None:
+    """The error of that class with that very text, but without its facts; None where there is no such class."""
+    found = globals().get(kind)
+    if not (isinstance(found, type) and issubclass(found, CanoaError)):
+        return None
+    return found.__new__(found, message)  # not called: each class words its own message

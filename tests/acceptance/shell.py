@@ -24,7 +24,9 @@ class Shell:
 
     def __init__(self, scratch: Path, *, folder: Path = ROOT, env: Mapping[str, str] | None = None) -> None:
         self.folder = folder
-        self.env = {"PATH": "/usr/bin:/bin", "HOME": str(scratch), **(env or {})}
+        # PYTHONPATH: the code beside these tests is tested, whatever else is installed.
+        fixed = {"PATH": "/usr/bin:/bin", "HOME": str(scratch), "PYTHONPATH": str(ROOT / "src")}
+        self.env = {**fixed, **(env or {})}
         self._scratch = scratch
         self._started: list[Process] = []
 

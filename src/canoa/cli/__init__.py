@@ -8,8 +8,14 @@ import typer
 
 from canoa.cli.actions import actions_app
 from canoa.cli.call import call
+from canoa.cli.dead import dead_app
+from canoa.cli.init import init
+from canoa.cli.map import map_
 from canoa.cli.recorder import recorder
+from canoa.cli.result import cancel, result
 from canoa.cli.site import site_app
+from canoa.cli.submit import submit
+from canoa.cli.tasks import tasks
 from canoa.cli.up import up
 from canoa.cli.worker import worker
 
@@ -39,10 +45,17 @@ def _options(
     """Runs Python functions where they belong, from edge to cloud."""
 
 
+app.command()(init)
 app.command()(up)
 app.command()(worker)
 app.command()(recorder)
 app.command()(call)
+app.command("map")(map_)
+app.command()(submit)
+app.command()(result)
+app.command()(cancel)
+app.command()(tasks)
+app.add_typer(dead_app, name="dead")
 app.add_typer(actions_app, name="actions")
 app.add_typer(site_app, name="site")
 

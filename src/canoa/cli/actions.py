@@ -44,7 +44,7 @@ def list_(target: Target, broker: BrokerUrl = None, as_json: AsJson = False) -> 
             return
         columns = ["action", "parameters", "runs", "timeout_s", "retry"]
         columns += ["waiting", "workers"] if not app.settings.is_memory else []
-        output.table(columns, [[_shown(row[column]) for column in columns] for row in rows])
+        output.table(columns, [[_shown(row[column]) for column in columns] for row in rows], whole=["action"])
 
 
 @actions_app.command()

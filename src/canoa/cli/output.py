@@ -1,6 +1,6 @@
 """What commands print: data on stdout, messages on stderr, and how they end.
 
-Exit codes: 0 done, 1 it went wrong, 2 wrong use (the same command will fail again).
+Exit codes: 0 done, 1 it went wrong, 2 wrong use (the same command will fail again), 130 interrupted (Ctrl-C).
 """
 
 from __future__ import annotations
@@ -19,15 +19,25 @@ import typer
 from canoa.errors import CanoaError, TaskEnded, WrongUse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 WENT_WRONG: Final = 1
 WRONG_USE: Final = 2
+INTERRUPTED: Final = 130
+
+GAP: Final = 2  # between the columns of a table
+NARROWEST: Final = 10  # to which a column may be wrapped
+UNBOUNDED: Final = 10_000
 
 
 def data(value: Any) -> None:
     """One JSON document on stdout."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+
+def line(text: str) -> None:
+    """One line of data that is not JSON: an id."""
+    sys.stdout.write(text + "\n")
 
 
 def say(text: str = "") -> None:
@@ -71,15 +81,32 @@ def errors_explained(*, as_json: bool = False) -> Iterator[None]:
         fail(str(exc), WRONG_USE if is_wrong_use else WENT_WRONG)
 
 
-def table(columns: list[str], rows: list[list[str]]) -> None:
-    """For people: on stdout, aligned, nothing to parse around."""
+@contextmanager
+def interrupts_told(text: str) -> Iterator[None]:
+    """Ctrl-C in the block: what becomes of what was begun, and the exit code that shells expect."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"interrupted: {text}")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def table(columns: list[str], rows: list[list[str]], *, whole: Sequence[str] = ()) -> None:
+    """For people: on stdout, aligned, nothing to parse around. Columns in `whole` are never cut or wrapped, since they
+    are copied; outside a terminal none is."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     drawn = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        drawn.add_column(column, overflow="fold")
+    needed = 0
+    for index, column in enumerate(columns):
+        width = max(len(cell) for cell in [column, *(row[index] for row in rows)])
+        is_whole = column in whole
+        needed += GAP + (width if is_whole else min(width, NARROWEST))
+        drawn.add_column(column, overflow="fold", no_wrap=is_whole, min_width=width if is_whole else None)
     for row in rows:
         drawn.add_row(*row)
-    Console(file=sys.stdout, highlight=False, markup=False).print(drawn)
+    console = Console(file=sys.stdout, highlight=False, markup=False)
+    console.width = max(console.width, needed) if sys.stdout.isatty() else UNBOUNDED
+    console.print(drawn)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from canoa.cli import logs, output, serving
+from canoa.cli import logs, output, reload, serving
 from canoa.cli.listening import parse_place
 from canoa.cli.loading import load_app, require_real_broker
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
@@ -34,6 +34,9 @@ def worker(
     node_id: Annotated[str, typer.Option(help="This worker's name; otherwise host name and process id.")] = "",
     metrics: Annotated[str, typer.Option(help="Serve Prometheus metrics at host:port.", metavar="HOST:PORT")] = "",
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait at start for a broker that is away.")] = 30.0,
+    follow_code: Annotated[
+        bool, typer.Option(reload.FLAG, help="Drain and start anew whenever a .py file of the app's folder changes.")
+    ] = False,
     log_level: LogLevel = logs.Level.INFO,
     log_format: LogFormat = logs.Format.AUTO,
     as_json: AsJsonLogs = False,
@@ -41,6 +44,9 @@ def worker(
     """Run the actions of an app until SIGTERM or Ctrl-C, then drain."""
     logs.set_up(log_level, logs.Format.JSON if as_json else log_format)
     with output.errors_explained():
+        if follow_code:
+            raise typer.Exit(reload.supervise(target))
+        reload.follow_lifeline()
         from canoa.worker.worker import WorkerSettings
 
         place = parse_place("--metrics", metrics) if metrics else None

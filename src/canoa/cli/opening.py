@@ -1,0 +1,68 @@
+"""Which way a command asks: over the broker where one is named, otherwise over the API of `canoa up`.
+
+`canoa up` leaves its address and its token in `.canoa` of its folder, so that commands there need neither.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from canoa import settings as settings_module
+from canoa.errors import SettingError
+
+if TYPE_CHECKING:
+    from canoa.client.calls import Calls
+    from canoa.client.door import Door
+    from canoa.client.remote import Remote
+
+ADDRESS: Final = Path(".canoa") / "address"
+TOKEN: Final = Path(".canoa") / "token"
+
+
+def open_door(broker: str | None) -> Door:
+    """For questions about kept tasks. Whoever opens it closes it."""
+    found = settings_module.read({"broker": broker})
+    if found.is_memory:
+        return open_api(broker)
+    from canoa.client.questions import Questions
+
+    return Questions(found.broker)
+
+
+def open_calls(broker: str | None, app: str) -> Calls:
+    """For running actions and waiting for them: with a broker the quick way, which needs nothing but workers."""
+    found = settings_module.read({"broker": broker})
+    from canoa.client.calls import KeptCalls, ReplyCalls
+
+    if found.is_memory:
+        return KeptCalls(open_api(broker))
+    from canoa.app import Canoa
+
+    return ReplyCalls(Canoa(app, broker=found.broker))
+
+
+def open_api(broker: str | None) -> Remote:
+    """What the settings name goes before what `canoa up` left here."""
+    from canoa.client.remote import Remote
+
+    survey = settings_module.survey({"broker": broker}).sourced
+    address, token = survey["api"], survey["api_token"].value
+    written = _read(ADDRESS)
+    if address.source == "default" and not written and not token:
+        raise SettingError(
+            "no broker is named, and no `canoa up` runs in this folder; start `canoa up module:app` here, "
+            "or set CANOA_BROKER=amqp://user:password@host:5672/vhost (`canoa site start` gives you one), "
+            "or CANOA_API and CANOA_API_TOKEN"
+        )
+    url = written if address.source == "default" and written else address.value
+    return Remote(url, token or _read(TOKEN))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SettingError(f"{path} cannot be read: {exc}; run the command as the user of `canoa up`") from exc

@@ -1,0 +1,104 @@
+"""`canoa tasks`: the tasks that are kept, the newest first; or all that is known about one."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from canoa.cli import output
+from canoa.cli.opening import open_door
+from canoa.cli.worker import BrokerUrl
+from canoa.urn import action_name
+
+if TYPE_CHECKING:
+    from canoa.client.door import Door
+    from canoa.recorder.views import TaskView
+
+PAGE: Final = 500
+
+ActionOption = Annotated[str | None, typer.Option("--action", help="Only of this action.", show_default=False)]
+LimitOption = Annotated[int, typer.Option(min=1, help="How many at most.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def tasks(
+    task_id: Annotated[str | None, typer.Argument(help="Only this one, in full.", metavar="[ID]")] = None,
+    broker: BrokerUrl = None,
+    action: ActionOption = None,
+    state: Annotated[str | None, typer.Option(help="waiting, running or ended.", show_default=False)] = None,
+    outcome: Annotated[str | None, typer.Option(help="ok, failed, timed_out, cancelled, …", show_default=False)] = None,
+    limit: LimitOption = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List the tasks that are kept, the newest first."""
+    with output.errors_explained(as_json=as_json):
+        wanted = {"action": action and action_name(action), "state": state, "outcome": outcome}
+        with closing(open_door(broker)) as door:
+            if task_id is not None:
+                _show_one(door.task(task_id), as_json=as_json)
+                return
+            found, is_more = _listed(door, wanted, limit)
+        if as_json:
+            output.data(found)
+            return
+        _show_all(found)
+        if is_more:
+            output.say(f"there are more; --limit {limit * 2} shows them")
+
+
+def _listed(door: Door, wanted: dict[str, Any], limit: int) -> tuple[list[TaskView], bool]:
+    """Page by page, and whether there are more."""
+    found: list[TaskView] = []
+    cursor: str | None = None
+    while True:
+        page = door.tasks(**wanted, limit=min(PAGE, limit - len(found)), cursor=cursor)
+        found += page.tasks
+        cursor = page.next
+        if cursor is None or len(found) >= limit:
+            return found, cursor is not None
+
+
+def _show_all(found: list[TaskView]) -> None:
+    columns = ["id", "action", "state", "outcome", "attempts", "submitted", "took_s", "says"]
+    output.table(columns, [_row(task) for task in found], whole=["id", "action", "submitted"])
+
+
+def _row(task: TaskView) -> list[str]:
+    return [
+        task.id,
+        task.action,
+        task.state,
+        task.outcome or "-",
+        str(task.attempts),
+        shown_time(task.submitted_at),
+        _took(task),
+        task.error or _far(task),
+    ]
+
+
+def _show_one(task: TaskView, *, as_json: bool) -> None:
+    if as_json:
+        output.data(task)
+        return
+    known = {name: value for name, value in vars(task).items() if value is not None}
+    rows = [[name, shown_time(value) if isinstance(value, datetime) else str(value)] for name, value in known.items()]
+    output.table(["what", "is"], rows, whole=["what"])
+
+
+def _took(task: TaskView) -> str:
+    if task.ended_at is None or task.started_at is None:
+        return "-"
+    return f"{(task.ended_at - task.started_at).total_seconds():.3g}"
+
+
+def _far(task: TaskView) -> str:
+    far = "" if task.progress is None or task.outcome else f"{round(100 * task.progress)} %"
+    return " ".join(filter(None, [far, task.progress_text]))
+
+
+def shown_time(at: datetime) -> str:
+    """By the clock of whoever looks."""
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,135 @@
+"""The broker as a door: recorders offer the desk as actions (`canoa.tasks`, …), so a question is a call."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from canoa import errors
+from canoa.action import Options
+from canoa.app import Canoa
+from canoa.errors import ActionFailed, CanoaError, NobodyKeeps, ResultNotReady, UnknownAction
+from canoa.recorder.views import (
+    ActionView,
+    LetterPage,
+    LetterView,
+    Redriven,
+    ResultView,
+    Submitted,
+    TaskPage,
+    TaskView,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.client.door import Door, Order
+
+T = TypeVar("T")
+
+SYSTEM: Final = "canoa"
+ANSWER_WITHIN_S: Final = 15.0
+"""How long a question may wait for a recorder. Later, none of them takes it up."""
+
+GRACE_S: Final = 5.0
+"""For an answer that is on its way."""
+
+AT_ONCE: Final = 200
+"""Tasks submitted at the same time: fills a recorder's group, and bounds what is in doubt when the link breaks."""
+
+
+class Questions:
+    max_wait_s: float = 20.0
+
+    def __init__(self, broker: str) -> None:
+        self._app = Canoa(SYSTEM, broker=broker)
+
+    def close(self) -> None:
+        self._app.sync.close()
+
+    # --- Submitting -----------------------------------------------------------------------------------
+
+    def submit(self, orders: Sequence[Order]) -> list[Submitted]:
+        done: list[Submitted] = []
+        for start in range(0, len(orders), AT_ONCE):
+            answers = self._app.sync.run(self._submit_all(orders[start : start + AT_ONCE]))
+            done += msgspec.convert(answers, list[Submitted])
+        return done
+
+    async def _submit_all(self, orders: Sequence[Order]) -> list[Any]:
+        asking = [self._answer("submit", msgspec.json.encode(order)) for order in orders]
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return answers
+
+    # --- One task -------------------------------------------------------------------------------------
+
+    def task(self, task_id: str) -> TaskView:
+        return self._ask("task", TaskView, task_id=task_id)
+
+    def result(self, task_id: str, *, wait_s: float = 0) -> ResultView:
+        return self._ask("result", ResultView, task_id=task_id, wait_s=min(wait_s, self.max_wait_s))
+
+    def cancel(self, task_id: str) -> TaskView:
+        return self._ask("cancel", TaskView, task_id=task_id)
+
+    # --- Many -----------------------------------------------------------------------------------------
+
+    def tasks(
+        self,
+        *,
+        action: str | None = None,
+        state: str | None = None,
+        outcome: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> TaskPage:
+        wanted = {"action": action, "state": state, "outcome": outcome}
+        return self._ask("tasks", TaskPage, **wanted, limit=limit, cursor=cursor)
+
+    def dead(self, *, action: str | None = None, limit: int = 50, cursor: str | None = None) -> LetterPage:
+        return self._ask("dead", LetterPage, action=action, limit=limit, cursor=cursor)
+
+    def letter(self, task_id: str) -> LetterView:
+        return self._ask("letter", LetterView, task_id=task_id)
+
+    def redrive(self, task_ids: Sequence[str]) -> Redriven:
+        return self._ask("redrive", Redriven, task_ids=list(task_ids))
+
+    def redrive_all(self, *, action: str | None = None) -> Redriven:
+        return self._ask("redrive", Redriven, action=action)
+
+    def actions(self) -> list[ActionView]:
+        return self._ask("actions", list[ActionView])
+
+    # --- Asking ---------------------------------------------------------------------------------------
+
+    def _ask(self, name: str, type_: type[T], **arguments: Any) -> T:
+        body = msgspec.json.encode(arguments)
+        answer = self._app.sync.run(self._answer(name, body, wait_s=arguments.get("wait_s", 0)))
+        return msgspec.convert(answer, type_)
+
+    async def _answer(self, name: str, body: bytes, *, wait_s: float = 0) -> Any:
+        options = Options(queue_timeout=ANSWER_WITHIN_S)
+        try:
+            handle = await self._app.submit_raw(f"{SYSTEM}.{name}", body, options=options)
+            return await handle.result(ANSWER_WITHIN_S + wait_s + GRACE_S)
+        except UnknownAction as exc:
+            raise NobodyKeeps("nobody keeps tasks on this broker; start a recorder: canoa recorder") from exc
+        except ResultNotReady as exc:
+            raise NobodyKeeps(f"no recorder answered within {ANSWER_WITHIN_S:g} s; start one: canoa recorder") from exc
+        except ActionFailed as exc:
+            raise _as_told(exc) from None
+
+
+def _as_told(failed: ActionFailed) -> CanoaError:
+    """What the desk raised there is raised here."""
+    return errors.named(failed.error_type, str(failed).removeprefix(f"{failed.error_type}: ")) or failed
+
+
+def _port(questions: Questions) -> Door:
+    return questions

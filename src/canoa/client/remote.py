@@ -1,0 +1,153 @@
+"""The HTTP API as a door: every question is a request, every refusal one of Canoa's errors.
+
+Blocking, on the standard library alone. `with Remote("http://127.0.0.1:8420", token) as remote:`
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from canoa.client.http_link import HttpLink
+from canoa.errors import CanoaError
+from canoa.recorder.views import (
+    ActionView,
+    Event,
+    LetterPage,
+    LetterView,
+    Redriven,
+    ResultView,
+    Submitted,
+    TaskPage,
+    TaskView,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from canoa.client.door import Door, Order
+
+T = TypeVar("T")
+
+BATCH: Final = 500
+BATCH_BYTES: Final = 512 * 1024
+"""The API takes bodies of its payload limit (1 MiB, unless set) and 1,000 tasks at once."""
+
+
+class Remote:
+    max_wait_s: float = 30.0
+
+    def __init__(self, url: str, token: str) -> None:
+        self._link = HttpLink(url, token)
+        self.url = self._link.url
+
+    def __enter__(self) -> Remote:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._link.close()
+
+    # --- Submitting -----------------------------------------------------------------------------------
+
+    def submit(self, orders: Sequence[Order]) -> list[Submitted]:
+        if len(orders) == 1:
+            return [_read(self._link.post("/tasks", orders[0]), Submitted)]
+        done: list[Submitted] = []
+        for batch in _batches(orders):
+            done += _read(self._link.post("/tasks/batch", {"requests": batch}), list[Submitted])
+        return done
+
+    # --- One task -------------------------------------------------------------------------------------
+
+    def task(self, task_id: str) -> TaskView:
+        return _read(self._link.get(f"/tasks/{_part(task_id)}"), TaskView)
+
+    def result(self, task_id: str, *, wait_s: float = 0) -> ResultView:
+        wait_s = min(wait_s, self.max_wait_s)
+        answer = self._link.get(f"/tasks/{_part(task_id)}/result", {"wait": f"{wait_s:g}"}, wait_s=wait_s)
+        return _read(answer, ResultView)
+
+    def cancel(self, task_id: str) -> TaskView:
+        return _read(self._link.post(f"/tasks/{_part(task_id)}/cancel", {}), TaskView)
+
+    # --- Many -----------------------------------------------------------------------------------------
+
+    def tasks(
+        self,
+        *,
+        action: str | None = None,
+        state: str | None = None,
+        outcome: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> TaskPage:
+        query = {"action": action, "state": state, "outcome": outcome, "limit": limit, "cursor": cursor}
+        return _read(self._link.get("/tasks", query), TaskPage)
+
+    def dead(self, *, action: str | None = None, limit: int = 50, cursor: str | None = None) -> LetterPage:
+        return _read(self._link.get("/dead", {"action": action, "limit": limit, "cursor": cursor}), LetterPage)
+
+    def letter(self, task_id: str) -> LetterView:
+        return _read(self._link.get(f"/dead/{_part(task_id)}"), LetterView)
+
+    def redrive(self, task_ids: Sequence[str]) -> Redriven:
+        redriven: list[str] = []
+        skipped: list[str] = []
+        for start in range(0, len(task_ids), BATCH):
+            body = {"ids": list(task_ids[start : start + BATCH])}
+            done = _read(self._link.post("/dead/redrive", body), Redriven)
+            redriven += done.redriven
+            skipped += done.skipped
+        return Redriven(redriven=redriven, skipped=skipped)
+
+    def redrive_all(self, *, action: str | None = None) -> Redriven:
+        return _read(self._link.post("/dead/redrive", {} if action is None else {"action": action}), Redriven)
+
+    def actions(self) -> list[ActionView]:
+        return _read(self._link.get("/actions"), list[ActionView])
+
+    # --- Looking on -----------------------------------------------------------------------------------
+
+    def events(self, *, task_id: str | None = None, action: str | None = None) -> Iterator[Event]:
+        """What happens from now on, until the API stops or the loop is left. Nothing is promised about gaps."""
+        data: list[bytes] = []
+        for line in self._link.lines("/events", {"task": task_id, "action": action}):
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
+            elif not line and data:
+                yield _read(b"\n".join(data), Event)
+                data = []
+
+
+def _batches(orders: Sequence[Order]) -> Iterator[list[Order]]:
+    batch: list[Order] = []
+    size_bytes = 0
+    for order in orders:
+        own_bytes = len(bytes(order.arguments)) + 500
+        if batch and (len(batch) == BATCH or size_bytes + own_bytes > BATCH_BYTES):
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(order)
+        size_bytes += own_bytes
+    if batch:
+        yield batch
+
+
+def _part(task_id: str) -> str:
+    return quote(task_id, safe="")
+
+
+def _read(body: bytes, type_: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+        raise CanoaError(f"the API answered with something else than a {type_}: {exc}") from exc
+
+
+def _port(remote: Remote) -> Door:
+    return remote
