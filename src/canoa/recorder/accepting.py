@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from canoa.broker import topology
+from canoa.broker import ladder, topology
 from canoa.broker.port import Publication
 from canoa.errors import CanoaError, QueueMissing, Undecodable, UnknownAction, Unroutable
 from canoa.execution.outcome import Outcome
@@ -219,4 +219,5 @@ class Acceptor:
 
 
 def _publication(task: NewTask) -> Publication:
-    return Publication(message=task.message, key=topology.action_queue_name(task.action))
+    wait_s = 0.0 if task.due_ms is None else (task.due_ms - now_ms()) / 1000
+    return ladder.towards(topology.action_queue_name(task.action), task.message, wait_s)

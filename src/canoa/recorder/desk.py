@@ -35,7 +35,7 @@ from canoa.wire.event import Event
 from canoa.wire.ids import new_task_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, Sequence
 
     from canoa.action import Action
     from canoa.app import Canoa
@@ -181,7 +181,7 @@ class Desk:
             raise UnknownTask(task_id)
         return showing.letter(found)
 
-    async def redrive(self, task_ids: list[str]) -> Redriven:
+    async def redrive(self, task_ids: Sequence[str]) -> Redriven:
         """Send them again, each once: a letter that was redriven is skipped until its task dies again."""
         redriven: list[str] = []
         skipped: list[str] = []
@@ -222,7 +222,7 @@ class Desk:
             return None, None
         return depth.messages, depth.consumers
 
-    def events(self, *, task_id: str | None = None, action: str | None = None) -> AsyncIterator[Event]:
+    def events(self, *, task_id: str | None = None, action: str | None = None) -> AsyncGenerator[Event, None]:
         return self._recorder.events.listen(task_id=task_id, action=action)
 
 

@@ -18,7 +18,7 @@ from canoa.wire.event import Event
 from canoa.wire.ids import new_client_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from canoa.broker.port import Broker, Consumer, Delivery, PublishOutcome
 
@@ -62,7 +62,7 @@ class Events:
                 self._loop.call_soon(self._tell_others)
             self._untold.append(event)
 
-    async def listen(self, *, task_id: str | None = None, action: str | None = None) -> AsyncIterator[Event]:
+    async def listen(self, *, task_id: str | None = None, action: str | None = None) -> AsyncGenerator[Event, None]:
         """Until the iteration is left."""
         queue: asyncio.Queue[Event] = asyncio.Queue(LISTENER_EVENTS)
         self._listeners[queue] = (task_id, action)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from canoa.errors import CanoaError, UnknownAction, UnknownTask
+from canoa.errors import UnknownAction, UnknownTask
 from canoa.recorder.views import (
     ActionView,
     Event,

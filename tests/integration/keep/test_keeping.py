@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.keep.keeping import Keeping, eventually
 
 from canoa import ActionFailed, Canoa, Context, ResultNotReady, TaskCancelled
 from canoa.errors import NobodyKeeps, UnknownAction, UnknownTask
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from canoa.wire.event import Event
 
 WITHIN_S = 10.0
 
@@ -188,8 +195,8 @@ async def test_progress_is_seen_while_the_task_runs(keeping: Keeping) -> None:
     assert (status.progress, status.progress_text) == (0.4, "resizing")
 
 
-async def _first(events: object, kind: str) -> object:
-    async for event in events:  # type: ignore[attr-defined]
+async def _first(events: AsyncIterator[Event], kind: str) -> Event:
+    async for event in events:
         if event.kind == kind:
             return event
     raise AssertionError("the stream ended")
@@ -238,3 +245,16 @@ async def test_where_nobody_keeps_results_a_submit_says_so(rabbit_url: str) -> N
             await idle.using(result="keep").submit()
         with pytest.raises(NobodyKeeps):
             await app.handle("any").result(1)
+
+
+async def test_a_kept_task_waits_until_it_is_due(keeping: Keeping) -> None:
+    @keeping.app.action()
+    async def started() -> float:
+        return time.time()
+
+    await keeping.start()
+    submitted_s = time.time()
+    handle = await started.using(result="keep", after=0.4).submit()
+
+    assert (await keeping.app.handle(handle.id).status()).due_at is not None
+    assert 0.4 <= await handle.result(WITHIN_S) - submitted_s < 2

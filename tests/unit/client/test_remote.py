@@ -227,7 +227,7 @@ def test_events_are_read_from_the_stream_until_it_ends(api: ApiDouble, remote: R
     half, rest = told.split('"action"')
     api.will_answer(
         f": listening\n\nid: 1\nevent: progress\ndata: {told}\n\n: still here\n\nid: 2\r\ndata:{half}\r\n"
-        f"data: "action"{rest}\r\n\r\nid: 3\ndata: cut off".encode()
+        f'data: "action"{rest}\r\n\r\nid: 3\ndata: cut off'.encode()
     )
 
     events = list(remote.events(task_id="t1"))
