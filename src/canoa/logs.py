@@ -1,7 +1,7 @@
 """Structured loggers that end in the standard library's logging, whoever configures it.
 
-Used as a library Canoa stays silent until logging is set up, and never writes to stdout. The CLI sets up how records
-look (`cli/logs.py`); any other handler sees the phrase with its facts behind it, and the facts as `record.canoa_facts`.
+Used as a library Canoa stays silent until logging is set up, and never writes to stdout. How the CLI makes records
+look is in `log_lines.py`; other handlers see the phrase with its facts behind it, and these as `record.canoa_facts`.
 """
 
 from __future__ import annotations

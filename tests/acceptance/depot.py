@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from pathlib import Path
 
-from canoa import Canoa
+from canoa import Canoa, Context
 
 app = Canoa("depot")
 not_an_app = "a string"
@@ -36,3 +37,12 @@ def stick(folder: str) -> None:
     """Holds its thread for ever."""
     (Path(folder) / "started").touch()
     threading.Event().wait()
+
+
+@app.action(cpu=True)
+def count(ctx: Context, text: str) -> int:
+    """Logs in a process of its own."""
+    ctx.logger.debug("counting", text=text)
+    ctx.logger.info("counted", letters=len(text))
+    logging.getLogger("depot").warning("by other means")
+    return len(text)

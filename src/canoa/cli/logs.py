@@ -1,18 +1,15 @@
-"""How log records look: one JSON object per line, or a readable line where a person watches. On stderr."""
+"""Which log records are shown, and in which form: the options of the commands that go on. The lines are made in
+`canoa/log_lines.py`."""
 
 from __future__ import annotations
 
 import enum
-import logging
-import os
 import sys
-import time
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
-_COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "31"}
+from canoa import log_lines
 
 
 class Level(enum.StrEnum):
@@ -34,42 +31,5 @@ AsJsonLogs = Annotated[bool, typer.Option("--json", help="The same as --log-form
 
 
 def set_up(level: Level, log_format: Format) -> None:
-    """Records of other libraries are shown from warnings on."""
     as_text = log_format is Format.TEXT or (log_format is Format.AUTO and sys.stderr.isatty())
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_TextFormatter() if as_text else _JsonFormatter())
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("canoa").setLevel(level.upper())
-
-
-def _facts(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
-    event = getattr(record, "canoa_event", None)
-    if event is None:
-        return record.getMessage(), {}
-    return str(event), dict(getattr(record, "canoa_facts", {}))
-
-
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        event, facts = _facts(record)
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
-        line = {"ts": moment, "level": record.levelname.lower(), "logger": record.name, "event": event, **facts}
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
-
-
-class _TextFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        event, facts = _facts(record)
-        level = record.levelname.lower()
-        if not os.environ.get("NO_COLOR") and sys.stderr.isatty():
-            level = f"\x1b[{_COLOURS.get(record.levelname, '0')}m{level}\x1b[0m"
-        shown = " ".join(f"{key}={_short(value)}" for key, value in facts.items() if key != "traceback")
-        line = f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {level} {event} {shown}".rstrip()
-        trace = self.formatException(record.exc_info) if record.exc_info else facts.get("traceback", "")
-        return f"{line}\n{trace.rstrip()}" if trace else line
-
-
-def _short(value: object) -> str:
-    return value if isinstance(value, str) and " " not in value else msgspec.json.encode(value, enc_hook=str).decode()
+    log_lines.show(level.upper(), as_text=as_text)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import typer
 
-from canoa.cli import output
+from canoa.cli import output, tracing
 from canoa.cli.listening import listening_error
 from canoa.errors import BrokerUnreachable, CanoaError, StoreUnreachable
 from canoa.logs import get_logger
@@ -124,6 +124,7 @@ async def started(
 ) -> AsyncIterator[Worker]:
     """A running worker. A broker that is not there yet is waited for: services start in any order."""
     async with AsyncExitStack() as stack:
+        stack.enter_context(tracing.exporting(app.name))
         yield await entered(lambda: app.worker_with(settings), stack, stop, within_s=within_s)
 
 

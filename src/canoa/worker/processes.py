@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from canoa import telemetry
+from canoa import log_lines, telemetry
 from canoa.context import Context
 from canoa.errors import ArgumentsRefused, DoNotRetry, Undecodable
 from canoa.wire import trace
 from canoa.wire.codec import ContentType, Unencodable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from multiprocessing.connection import Connection
 
     from canoa.context import Report
@@ -142,7 +143,9 @@ class ProcessPool:
 class _Child:
     def __init__(self, start: multiprocessing.context.SpawnContext) -> None:
         self._pipe, far_end = start.Pipe()
-        self._process = start.Process(target=child_main, args=(far_end,), name="canoa-cpu", daemon=True)
+        self._process = start.Process(
+            target=child_main, args=(far_end, log_lines.in_children), name="canoa-cpu", daemon=True
+        )
         self._process.start()
         far_end.close()
 
@@ -169,8 +172,10 @@ class _Child:
         self._process.join(1.0)
 
 
-def child_main(pipe: Connection) -> None:
+def child_main(pipe: Connection, set_up_logs: Callable[[], None] | None) -> None:
     """The child's life: one request after the other, until the parent is gone."""
+    if set_up_logs is not None:
+        set_up_logs()
     for number in (signal.SIGINT, signal.SIGTERM):  # they reach the whole group; the parent decides what they mean
         signal.signal(number, _leave_to_parent)
     threading.Thread(target=_end_with_parent, daemon=True).start()
