@@ -4,73 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
-from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id, get_current_span
+from opentelemetry.trace import SpanKind, StatusCode, format_span_id, get_current_span
 from tests.integration.pool import cpu_actions as lab
 from tests.integration.pool.pool import opened, send, taken, until
+from tests.integration.traced import Traced, is_child, trace_id, used
 
-from canoa import ActionFailed, Backoff, Canoa, Context, UnknownAction, telemetry
+from canoa import ActionFailed, Backoff, Canoa, Context, UnknownAction
 from canoa.broker import topology
 from canoa.execution.outcome import Outcome
-from canoa.spans import new_spans
 from canoa.wire import trace
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.trace import Tracer
-
 QUICKLY = Backoff(first_s=0.01, cap_s=0.01)
-
-
-class Traced:
-    """What was exported, and a tracer for the program's own spans."""
-
-    def __init__(self, provider: TracerProvider) -> None:
-        self._exporter = InMemorySpanExporter()
-        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracer: Tracer = provider.get_tracer("test")
-
-    def all(self) -> list[ReadableSpan]:
-        return sorted(self._exporter.get_finished_spans(), key=lambda span: span.start_time or 0)
-
-    def named(self, name: str) -> list[ReadableSpan]:
-        return [span for span in self.all() if span.name == name]
-
-    async def one(self, name: str) -> ReadableSpan:
-        """The only span of that name, once it has ended."""
-        await until(lambda: bool(self.named(name)))
-        (span,) = self.named(name)
-        return span
-
-
-def used(monkeypatch: pytest.MonkeyPatch, provider: TracerProvider) -> Traced:
-    monkeypatch.setattr(telemetry, "spans", new_spans(provider))
-    return Traced(provider)
-
-
-@pytest.fixture
-def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[Traced]:
-    """OpenTelemetry is in use, as if the program had set a provider."""
-    provider = TracerProvider(shutdown_on_exit=False)
-    yield used(monkeypatch, provider)
-    provider.shutdown()
-
-
-def trace_id(span: ReadableSpan) -> str:
-    return format_trace_id(span.context.trace_id)
-
-
-def is_child(child: ReadableSpan, parent: ReadableSpan) -> bool:
-    assert child.parent is not None
-    return (child.parent.trace_id, child.parent.span_id) == (parent.context.trace_id, parent.context.span_id)
 
 
 async def test_one_trace_leads_from_the_caller_through_a_retry_to_the_answer(app: Canoa, traced: Traced) -> None:
