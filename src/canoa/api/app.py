@@ -17,6 +17,7 @@ from canoa.api.guard import Guard
 from canoa.api.readiness import Readiness
 from canoa.api.sse import Listeners
 from canoa.api.stopping import Stopping
+from canoa.api.tracing import JoinsTrace
 from canoa.app import Canoa
 from canoa.recorder.desk import Desk
 from canoa.vocabulary import Layer
@@ -51,6 +52,7 @@ def new_api(served: Served, *, hosts: Sequence[str], token: str) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
+    api.add_middleware(JoinsTrace)  # behind the guard, which is asked first
     api.add_middleware(Guard, hosts=hosts, token=token)
     errors.add_handlers(api)
     if served.desk is not None:  # first: routes are tried in their order

@@ -138,10 +138,10 @@ class Runner:
         stats, attempt = offer.stats, Attempt()
         if known.is_kept:
             known = msgspec.structs.replace(known, started_s=time.time())
+        spanned = telemetry.begin_attempt(known, offer.queue, node_id=self._node_id, is_memory=self._is_memory)
         stats.in_progress += 1
         if known.sent_s is not None:
             stats.queued.observe(max(0.0, time.time() - max(known.sent_s, known.due_s or 0.0)))
-        spanned = telemetry.begin_attempt(known, offer.queue, node_id=self._node_id, is_memory=self._is_memory)
         started_s = time.perf_counter()
         try:
             await self._run(offer, known, delivery, limit_s, attempt)
