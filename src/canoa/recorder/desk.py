@@ -28,9 +28,10 @@ from canoa.recorder.views import (
 )
 from canoa.store.port import End, Redrive, State, TaskFilter
 from canoa.urn import action_name
-from canoa.vocabulary import ActionName, TaskId
+from canoa.vocabulary import ActionName, Layer, TaskId
 from canoa.wire import result
 from canoa.wire.codec import ContentType
+from canoa.wire.compression_policy import DEFAULT_POLICY, CompressionPolicy
 from canoa.wire.event import Event
 from canoa.wire.ids import new_task_id
 
@@ -50,11 +51,21 @@ LOOK_EVERY_S: Final = 5.0
 class Desk:
     """`app`: whose actions are known here by their parameters; None where a recorder serves any app."""
 
-    def __init__(self, recorder: Recorder, app: Canoa | None, *, max_payload_bytes: int) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        app: Canoa | None,
+        *,
+        max_payload_bytes: int,
+        layer: Layer = Layer.CLOUD,
+        compression: CompressionPolicy = DEFAULT_POLICY,
+    ) -> None:
         self._recorder = recorder
         self._store = recorder.store
         self._app = app
         self._limit_bytes = max_payload_bytes
+        self._layer = layer
+        self._compression = compression
 
     # --- Submitting ---------------------------------------------------------------------------------
 
@@ -91,7 +102,15 @@ class Desk:
             at=given.at,
         )
         publication = outgoing.publication(
-            name, body, ContentType.JSON.value, options, action=known, reply_to="", limit_bytes=self._limit_bytes
+            name,
+            body,
+            ContentType.JSON.value,
+            options,
+            action=known,
+            reply_to="",
+            limit_bytes=self._limit_bytes,
+            layer=self._layer,
+            compression=self._compression,
         )
         return msgspec.structs.replace(publication.message, reply_to=None)
 

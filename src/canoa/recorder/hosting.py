@@ -43,7 +43,13 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
         recorder = await stack.enter_async_context(
             recording(broker, store, is_memory=settings.is_memory, retention=retention)
         )
-        desk = Desk(recorder, None if is_for_any_app else app, max_payload_bytes=settings.max_payload_bytes)
+        desk = Desk(
+            recorder,
+            None if is_for_any_app else app,
+            max_payload_bytes=settings.max_payload_bytes,
+            layer=settings.layer,
+            compression=settings.compression(),
+        )
         offered = app.twin(system.APP)
         system.offer(offered, desk)
         await stack.enter_async_context(offered.worker_with(WorkerSettings(concurrency=QUESTIONS_AT_ONCE, drain_s=1.0)))
