@@ -11,10 +11,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, get_current_span
 from tests.integration.pool import cpu_actions as lab
-from tests.integration.pool.pool import opened, send, taken, until
+from tests.integration.pool.pool import Gate, opened, send, taken, until
 from tests.integration.traced import Traced, is_child, trace_id, used
 
-from canoa import ActionFailed, Backoff, Canoa, Context, UnknownAction
+from canoa import ActionFailed, ActionTimedOut, Backoff, Canoa, Context, UnknownAction
 from canoa.broker import topology
 from canoa.execution.outcome import Outcome
 from canoa.wire import trace
@@ -293,3 +293,22 @@ async def test_a_batch_that_is_given_up_leaves_no_span_open(memory_app: Canoa, t
             await unknown.submit_many([1, 2, 3])
 
     assert len(traced.named("send shop.unknown")) == 3
+
+
+async def test_an_attempt_that_was_interrupted_says_by_what(memory_app: Canoa, traced: Traced) -> None:
+    gate = Gate()
+
+    @memory_app.action(timeout=0.05)
+    async def endless() -> None:
+        await gate.hold()
+
+    async with memory_app.worker():
+        with pytest.raises(ActionTimedOut):
+            await endless.call()
+        cancelled = await endless.using(timeout=60).submit()
+        await gate.has(2)
+        await cancelled.cancel()
+        await until(lambda: len(traced.named("process shop.endless")) == 2)
+
+    told = [(span.attributes or {})["canoa.outcome"] for span in traced.named("process shop.endless")]
+    assert told == ["timed_out", "cancelled"]
