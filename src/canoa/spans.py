@@ -91,7 +91,8 @@ class Spans:
         message = publication.message
         attributes = {**shared, **_operation("send", publication.key, handle.id, len(message.body))}
         handle.send_span = self._tracer.start_span(f"send {handle.action}", parent, SpanKind.PRODUCER, attributes)
-        headers = {**message.headers, **_headers(handle.send_span)}
+        others = {name: value for name, value in message.headers.items() if name != trace.TRACESTATE}
+        headers = {**others, **_headers(handle.send_span)}  # the state of another trace would not fit
         return msgspec.structs.replace(publication, message=msgspec.structs.replace(message, headers=headers))
 
     def end_send(self, handle: Handle[Any], error: CanoaError | None) -> None:

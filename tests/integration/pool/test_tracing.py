@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
-from opentelemetry.trace import SpanKind, StatusCode, format_span_id, get_current_span
+from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id, get_current_span
 from tests.integration.pool import cpu_actions as lab
 from tests.integration.pool.pool import Gate, opened, send, taken, until
 from tests.integration.traced import Traced, is_child, trace_id, used
@@ -312,3 +312,21 @@ async def test_an_attempt_that_was_interrupted_says_by_what(memory_app: Canoa, t
 
     told = [(span.attributes or {})["canoa.outcome"] for span in traced.named("process shop.endless")]
     assert told == ["timed_out", "cancelled"]
+
+
+async def test_the_programs_own_span_comes_before_the_trace_of_a_message(memory_app: Canoa, traced: Traced) -> None:
+    @memory_app.action
+    async def tells() -> list[str | None]:
+        here = trace.current()
+        return [] if here is None else [here.trace_id, here.state]
+
+    async with memory_app.worker():
+        other = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "vendor=1"}
+        token = trace.received.set(other)
+        with traced.tracer.start_as_current_span("program") as program:
+            inside = await tells.call()
+        outside = await tells.call()
+        trace.received.reset(token)
+
+    assert inside == [format_trace_id(program.get_span_context().trace_id), None]
+    assert outside == ["0af7651916cd43dd8448eb211c80319c", "vendor=1"]
