@@ -49,7 +49,9 @@ def _origin(sourced: Sourced) -> str:
 
 def _written(value: object) -> str:
     """As it would stand in `.env`."""
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _leave_with(found: Survey) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from canoa.app import Canoa
-from canoa.cli import output
+from canoa.cli import findings, folder, output
 from canoa.cli.loading import load_app
 from canoa.cli.worker import BrokerUrl
 from canoa.doctor.finding import Finding
@@ -35,8 +34,6 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Look at settings, broker, store and machine. Exit code 0: no problem, 1: at least one."""
-    from canoa.cli import findings
-
     with output.errors_explained(as_json=as_json):
         _check_management(management)
         found = survey({"broker": broker})
@@ -51,21 +48,20 @@ def doctor(
 
 async def _examine(found: Survey, app: Canoa | None, management_url: str) -> list[Finding]:
     """The cheap first; what needs valid settings only with such."""
-    from canoa.doctor import broker, configuration, limits, machine
+    from canoa.doctor import broker, configuration, limits, machine, store
 
     watch = machine.Watch()
-    results = [machine.versions(), *machine.extras(), *configuration.look(found, os.environ), machine.open_files()]
-    skews_s: dict[str, float] = {}
-    if not found.problems:
-        settings = _settings(found, app)
-        results.append(machine.disk(Path.cwd() / ".canoa"))
-        apps = [app.name] if app else []
-        answers, ahead_s = await broker.look(settings, apps=apps, management_url=management_url)
+    results = [machine.versions(), *machine.extras(), machine.open_files(), *configuration.look(found, os.environ)]
+    ahead_s: dict[str, float | None] = {}
+    if findings.exit_code(results) == 0:
+        settings, apps = _settings(found, app), [app.name] if app else []
+        answers, ahead_s["broker"] = await broker.look(settings, apps=apps, management_url=management_url)
         results += answers
-        skews_s |= {} if ahead_s is None else {"broker": ahead_s}
+        answers, ahead_s["store"] = await store.look(settings.store, default_url=folder.STORE_URL)
+        results += answers
     if app:
         results += limits.look(app)
-    return [*results, machine.judge_clock(watch.jumped_s(), skews_s)]
+    return [*results, machine.judge_clock(watch.jumped_s(), ahead_s)]
 
 
 def _settings(found: Survey, app: Canoa | None) -> Settings:

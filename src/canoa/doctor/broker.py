@@ -13,7 +13,7 @@ from canoa.doctor import management
 from canoa.doctor.finding import Finding, ok, problem, warning
 from canoa.doctor.rights import Rights, Role, lacking
 from canoa.errors import CanoaError, QueueMissing
-from canoa.settings import without_password
+from canoa.settings import check_scheme, without_password
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator
@@ -32,8 +32,9 @@ async def look(
     """What was found, and how far our clock is ahead of the broker's, where that is known."""
     if settings.is_memory:
         return [ok("broker", "the memory broker: in one process alone, nothing to reach")], None
-    broker = RabbitBroker(settings.broker, settings=rabbit_settings(settings), name="canoa doctor")
     try:
+        check_scheme(settings.broker)
+        broker = RabbitBroker(settings.broker, settings=rabbit_settings(settings), name="canoa doctor")
         async with asyncio.timeout(WITHIN_S):
             await broker.open()
     except (CanoaError, TimeoutError) as exc:
@@ -108,7 +109,7 @@ def judge_overview(overview: management.Overview | management.Silence, apps: Col
         remedy = "--management http://host:15672 names it, where it is elsewhere"
         yield ok("management", f"does not answer at {overview.url} ({overview.reason}); {remedy}")
         return
-    if overview.plugins is not None:
+    if overview.plugins:
         yield ok("plugins", ", ".join(overview.plugins))
     if overview.alarms:
         remedy = "free memory or disk there; until then it takes no message from anybody"

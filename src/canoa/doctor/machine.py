@@ -43,10 +43,10 @@ def extras() -> list[Finding]:
 
 
 def parts_of_extras(requirements: list[str]) -> dict[str, list[str]]:
-    """`fastapi>=0.115; extra == 'server'` makes fastapi a part of server. Extras made of extras are left out."""
+    """`fastapi>=0.115; extra == 'server'` makes fastapi a part of server. `all` says nothing new."""
     parts: dict[str, list[str]] = {}
     for match in filter(None, map(_EXTRA.match, requirements)):
-        if match[1] != "canoa":
+        if match[1] != "canoa" and match[2] != "all":
             parts.setdefault(match[2], []).append(match[1])
     return parts
 
@@ -120,8 +120,9 @@ class Watch:
         return (time.time() - self._wall_s) - (time.monotonic() - self._steady_s)
 
 
-def judge_clock(jumped_s: float, skews_s: Mapping[str, float]) -> Finding:
-    """`skews_s`: how far our clock is ahead of others, by their names."""
+def judge_clock(jumped_s: float, ahead_s: Mapping[str, float | None]) -> Finding:
+    """`ahead_s`: by how much our clock is ahead of others', by their names; None where that is not known."""
+    skews_s = {name: skew_s for name, skew_s in ahead_s.items() if skew_s is not None}
     remedy = "let a time service (chrony, systemd-timesyncd) keep the clocks of all machines"
     worst = max(skews_s, key=lambda name: abs(skews_s[name]), default=None)
     if abs(jumped_s) > JUMP_S:

@@ -12,6 +12,7 @@ import json
 import time
 import urllib.error
 import urllib.request
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -22,6 +23,7 @@ from canoa.doctor.rights import Rights
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
     from canoa.broker.amqp.engine import Login
     from canoa.broker.amqp.link import Address
@@ -31,11 +33,11 @@ MAX_BYTES: Final = 4 << 20
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """None: it did not say, since the user lacks the tag for it."""
+    """Empty or None: it did not say, since the user lacks the tag for it, or it has only just started."""
 
     url: str
-    plugins: list[str] | None = None
-    alarms: list[str] | None = None
+    plugins: list[str] = []
+    alarms: list[str] = []
     rights: Rights | None = None
     ahead_s: float | None = None  # our clock's lead over the broker's
 
@@ -70,24 +72,25 @@ def _ask(url: str, login: Login, context: ssl.SSLContext | None) -> Overview:
         return _get(f"{url}/api/{path}", login, context)
 
     _, ahead_s = get("whoami")
-    nodes = _unless_forbidden(get, "nodes") or []
     vhost, user = quote(login.vhost, safe=""), quote(login.user, safe="")
-    granted = _unless_forbidden(get, f"permissions/{vhost}/{user}")
+    nodes = _unless_refused(get, "nodes")
+    granted = _unless_refused(get, f"permissions/{vhost}/{user}")
     return Overview(
         url=url,
-        plugins=sorted({plugin for node in nodes for plugin in node.get("enabled_plugins", ())}) or None,
-        alarms=alarms_of(nodes) if nodes else None,
+        plugins=sorted({plugin for node in nodes or () for plugin in node.get("enabled_plugins", ())}),
+        alarms=alarms_of(_unless_refused(get, "health/checks/alarms") or {}),
         rights=granted_rights(granted) if granted else None,
         ahead_s=ahead_s,
     )
 
 
-def _unless_forbidden(get: Any, path: str) -> Any:
+def _unless_refused(get: Callable[[str], tuple[Any, float | None]], path: str) -> Any:
+    """None where the user lacks the tag for it. A check that fails says why."""
     try:
         return get(path)[0]
     except urllib.error.HTTPError as exc:
-        exc.close()
-        return None
+        with exc:
+            return json.loads(exc.read(MAX_BYTES)) if exc.code == HTTPStatus.SERVICE_UNAVAILABLE else None
 
 
 def _get(url: str, login: Login, context: ssl.SSLContext | None) -> tuple[Any, float | None]:
@@ -127,9 +130,8 @@ def ahead_s(date: str | None, began_s: float, ended_s: float) -> float | None:
     return (began_s + ended_s) / 2 - theirs
 
 
-def alarms_of(nodes: list[dict[str, Any]]) -> list[str]:
-    kinds = {"mem_alarm": "memory", "disk_free_alarm": "disk"}
-    return [f"{kind} of {node.get('name')}" for node in nodes for key, kind in kinds.items() if node.get(key)]
+def alarms_of(answer: dict[str, Any]) -> list[str]:
+    return [f"{alarm.get('resource')} of {alarm.get('node')}" for alarm in answer.get("alarms", ())]
 
 
 def granted_rights(answer: dict[str, Any]) -> Rights:
