@@ -51,7 +51,8 @@ class _Decorator(Protocol):
 
 
 class Canoa:
-    """`broker`: None takes CANOA_BROKER, and without that the memory broker, which lives and dies with this process.
+    """`broker`: None takes the settings' (CANOA_BROKER, `.env`, `canoa.toml`, …), and without one the memory broker,
+    which lives and dies with this process.
 
     Usable at once; `async with app:` closes its connections at the end. One session per event loop.
     """

@@ -137,6 +137,7 @@ def test_a_broker_is_looked_at_through_its_management_api(shop: Shell, node: Rab
     told = examined(shop, *args)
 
     assert "guest:***@" in told["broker"]["found"]
+    assert "works: a message came back after" in told["broker"]["found"]
     assert told["broker version"]["found"].startswith("RabbitMQ ")
     assert "rabbitmq_management" in told["plugins"]["found"]
     assert told["permissions"]["found"] == "the user may act as client, worker, recorder"
@@ -165,6 +166,19 @@ def test_an_alarm_at_the_broker_is_a_problem(shop: Shell, node: RabbitNode) -> N
         node.set_memory_alarm(False)
 
     assert told["alarms"]["found"].startswith("memory of ")
+    assert "no message came back" in told["broker"]["found"]
+
+
+@pytest.mark.rabbitmq
+def test_a_user_without_rights_is_a_problem_also_without_the_management_api(shop: Shell, node: RabbitNode) -> None:
+    node.ctl("add_user", "nobody", PASSWORD)
+    node.ctl("set_permissions", "-p", VHOST, "nobody", "^$", "^$", "^$")
+
+    told = examined(shop, "--broker", _as_user(node, "nobody"), code=1)
+
+    assert "lets us in, and no message came back" in told["broker"]["found"]
+    assert "ACCESS_REFUSED" in told["broker"]["found"]
+    assert PASSWORD not in json.dumps(told)
 
 
 @pytest.mark.rabbitmq
@@ -201,5 +215,9 @@ def _user_with_printed_rights(shop: Shell, node: RabbitNode, role: str) -> str:
     (line,) = [line for line in printed.stdout.splitlines() if f"canoa-{role} " in line]
     node.ctl("add_user", f"canoa-{role}", PASSWORD)
     node.ctl(*shlex.split(line)[1:])
+    return _as_user(node, f"canoa-{role}")
+
+
+def _as_user(node: RabbitNode, name: str) -> str:
     parts = urlsplit(node.url(VHOST))
-    return parts._replace(netloc=f"canoa-{role}:{PASSWORD}@{parts.hostname}:{parts.port}").geturl()
+    return parts._replace(netloc=f"{name}:{PASSWORD}@{parts.hostname}:{parts.port}").geturl()

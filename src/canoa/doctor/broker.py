@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from typing import TYPE_CHECKING, Any, Final
 
+from canoa.api.readiness import probing
 from canoa.broker import topology
 from canoa.broker.rabbitmq import RabbitBroker, parse_url, rabbit_settings
 from canoa.doctor import management
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 OLDEST: Final = (3, 10)
 NEXT_MAJOR: Final = 5
 WITHIN_S: Final = 15.0
+PROBE_WITHIN_S: Final = 5.0
 
 
 async def look(
@@ -33,14 +34,13 @@ async def look(
     if settings.is_memory:
         return [ok("broker", "the memory broker: in one process alone, nothing to reach")], None
     try:
-        check_scheme(settings.broker)
-        broker = RabbitBroker(settings.broker, settings=rabbit_settings(settings), name="canoa doctor")
+        broker = _new_broker(settings)
         async with asyncio.timeout(WITHIN_S):
             await broker.open()
     except (CanoaError, TimeoutError) as exc:
         return [problem("broker", str(exc) or f"no answer within {WITHIN_S:g} s")], None
     try:
-        found = [await _answers(broker, settings), judge_version(broker.server)]
+        found = [await _answers(settings), judge_version(broker.server)]
         found += [finding async for finding in _queues(broker)]
     finally:
         await broker.aclose()
@@ -48,11 +48,21 @@ async def look(
     return [*found, *judge_overview(overview, apps)], getattr(overview, "ahead_s", None)
 
 
-async def _answers(broker: Broker, settings: Settings) -> Finding:
-    began_s = time.perf_counter()
-    await _depth(broker, topology.DEAD)
-    milliseconds = (time.perf_counter() - began_s) * 1000
-    return ok("broker", f"{without_password(settings.broker)} answers within {milliseconds:.1f} ms")
+def _new_broker(settings: Settings) -> RabbitBroker:
+    check_scheme(settings.broker)
+    return RabbitBroker(settings.broker, settings=rabbit_settings(settings), name="canoa doctor")
+
+
+async def _answers(settings: Settings) -> Finding:
+    """A link proves little: a message goes there and back."""
+    place = without_password(settings.broker)
+    async with probing(lambda: _new_broker(settings), within_s=PROBE_WITHIN_S, every_s=0) as readiness:
+        verdict = await readiness.verdict()
+        if verdict.reason is None:
+            verdict = await readiness.verdict()  # the first took the time to connect as well
+    if verdict.round_trip_ms is None:
+        return problem("broker", f"{place} lets us in, and {verdict.reason}")
+    return ok("broker", f"{place} works: a message came back after {verdict.round_trip_ms:.0f} ms")
 
 
 async def _overview(settings: Settings, url: str) -> management.Overview | management.Silence:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import email.utils
-import json
 import time
 import urllib.error
 import urllib.request
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -23,10 +23,11 @@ from canoa.doctor.rights import Rights
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
 
     from canoa.broker.amqp.engine import Login
     from canoa.broker.amqp.link import Address
+
+T = TypeVar("T")
 
 WITHIN_S: Final = 3.0
 MAX_BYTES: Final = 4 << 20
@@ -62,45 +63,75 @@ async def ask(url: str, address: Address, login: Login) -> Overview | Silence:
     context = new_context(address.tls) if address.tls and url.startswith("https:") else None
     try:
         return await asyncio.to_thread(_ask, url.rstrip("/"), login, context)
-    except (OSError, ValueError) as exc:
+    except (OSError, HTTPException, msgspec.MsgspecError) as exc:
         reason = getattr(exc, "reason", None) or exc
         return Silence(url, str(getattr(reason, "strerror", None) or reason))
 
 
 def _ask(url: str, login: Login, context: ssl.SSLContext | None) -> Overview:
-    def get(path: str) -> tuple[Any, float | None]:
-        return _get(f"{url}/api/{path}", login, context)
-
-    _, ahead_s = get("whoami")
+    api = _Api(url, login, context)
+    api.get("whoami", Any)
     vhost, user = quote(login.vhost, safe=""), quote(login.user, safe="")
-    nodes = _unless_refused(get, "nodes")
-    granted = _unless_refused(get, f"permissions/{vhost}/{user}")
+    nodes = api.get_if_allowed("nodes", list[_Node]) or []
+    alarms = api.get_if_allowed("health/checks/alarms", _Health)
+    granted = api.get_if_allowed(f"permissions/{vhost}/{user}", _Permissions)
     return Overview(
         url=url,
-        plugins=sorted({plugin for node in nodes or () for plugin in node.get("enabled_plugins", ())}),
-        alarms=alarms_of(_unless_refused(get, "health/checks/alarms") or {}),
-        rights=granted_rights(granted) if granted else None,
-        ahead_s=ahead_s,
+        plugins=sorted({plugin for node in nodes for plugin in node.enabled_plugins}),
+        alarms=[f"{alarm.resource} of {alarm.node}" for alarm in alarms.alarms] if alarms else [],
+        rights=granted.rights() if granted else None,
+        ahead_s=api.ahead_s,
     )
 
 
-def _unless_refused(get: Callable[[str], tuple[Any, float | None]], path: str) -> Any:
-    """None where the user lacks the tag for it. A check that fails says why."""
-    try:
-        return get(path)[0]
-    except urllib.error.HTTPError as exc:
-        with exc:
-            return json.loads(exc.read(MAX_BYTES)) if exc.code == HTTPStatus.SERVICE_UNAVAILABLE else None
+class _Node(msgspec.Struct):
+    enabled_plugins: list[str] = []
 
 
-def _get(url: str, login: Login, context: ssl.SSLContext | None) -> tuple[Any, float | None]:
-    secret = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
-    request = urllib.request.Request(url, headers={"Authorization": f"Basic {secret}"})
-    began_s = time.time()
-    with _opener(context).open(request, timeout=WITHIN_S) as answer:
-        ended_s = time.time()
-        body = json.loads(answer.read(MAX_BYTES))
-        return body, ahead_s(answer.headers.get("Date"), began_s, ended_s)
+class _Alarm(msgspec.Struct):
+    node: str
+    resource: str
+
+
+class _Health(msgspec.Struct):
+    alarms: list[_Alarm] = []
+
+
+class _Permissions(msgspec.Struct):
+    configure: str
+    write: str
+    read: str
+
+    def rights(self) -> Rights:
+        return Rights(configure=(self.configure,), write=(self.write,), read=(self.read,))
+
+
+class _Api:
+    """Blocks. `ahead_s`: our clock's lead, by the last answer."""
+
+    def __init__(self, url: str, login: Login, context: ssl.SSLContext | None) -> None:
+        secret = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
+        self._url = url
+        self._headers = {"Authorization": f"Basic {secret}"}
+        self._opener = _opener(context)
+        self.ahead_s: float | None = None
+
+    def get(self, path: str, type_: type[T] | Any) -> T:
+        request = urllib.request.Request(f"{self._url}/api/{path}", headers=self._headers)
+        began_s = time.time()
+        with self._opener.open(request, timeout=WITHIN_S) as answer:
+            self.ahead_s = ahead_s(answer.headers.get("Date"), began_s, time.time())
+            decoded: T = msgspec.json.decode(answer.read(MAX_BYTES), type=type_)
+            return decoded
+
+    def get_if_allowed(self, path: str, type_: type[T]) -> T | None:
+        """None where the user lacks the tag for it. A health check that fails answers with an error, and says why."""
+        try:
+            return self.get(path, type_)
+        except urllib.error.HTTPError as exc:
+            with exc:
+                is_answer = exc.code == HTTPStatus.SERVICE_UNAVAILABLE
+                return msgspec.json.decode(exc.read(MAX_BYTES), type=type_) if is_answer else None
 
 
 def _opener(context: ssl.SSLContext | None) -> urllib.request.OpenerDirector:
@@ -128,11 +159,3 @@ def ahead_s(date: str | None, began_s: float, ended_s: float) -> float | None:
     except ValueError:
         return None
     return (began_s + ended_s) / 2 - theirs
-
-
-def alarms_of(answer: dict[str, Any]) -> list[str]:
-    return [f"{alarm.get('resource')} of {alarm.get('node')}" for alarm in answer.get("alarms", ())]
-
-
-def granted_rights(answer: dict[str, Any]) -> Rights:
-    return Rights(**{right: (str(answer.get(right, "")),) for right in Rights.__struct_fields__})

@@ -44,9 +44,9 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _CLIENT = Rights(
-    configure=("canoa.reply.*", "canoa.mark.*", f"{topology.EVENTS}.*"),
+    configure=("canoa.reply.*", "canoa.mark.*", "canoa.probe.*", f"{topology.EVENTS}.*"),
     write=("amq.default", topology.CANCEL, f"{topology.EVENTS}.*"),
-    read=("canoa.reply.*", topology.EVENTS, f"{topology.EVENTS}.*"),
+    read=("canoa.reply.*", "canoa.probe.*", topology.EVENTS, f"{topology.EVENTS}.*"),
 )
 _SHARED = Rights(
     configure=(topology.CANCEL, f"{topology.CANCEL}.*", topology.EVENTS, topology.DEAD, "canoa.retry.*"),

@@ -143,8 +143,7 @@ def test_only_what_waits_for_nobody_is_told() -> None:
 
 
 def test_an_alarm_is_a_problem() -> None:
-    answer = {"status": "failed", "alarms": [{"node": "a", "resource": "memory"}, {"node": "b", "resource": "disk"}]}
-    overview = Overview(url="http://host", plugins=["rabbitmq_mqtt"], alarms=management.alarms_of(answer))
+    overview = Overview(url="http://host", plugins=["rabbitmq_mqtt"], alarms=["memory of a", "disk of b"])
 
     plugins, alarms = judge_overview(overview, ())
 
@@ -160,7 +159,7 @@ def test_a_management_api_that_does_not_answer_is_no_fault() -> None:
 
 
 def test_a_user_without_a_role_is_a_problem_and_one_with_some_is_told_what_it_lacks() -> None:
-    client = Rights(configure=("^canoa\\.(reply|mark|events)\\.",), write=(".*",), read=(".*",))
+    client = Rights(configure=("^canoa\\.(reply|mark|probe|events)\\.",), write=(".*",), read=(".*",))
     nobody = Rights(configure=("^$",), write=(".*",), read=(".*",))
 
     assert judge_rights(nobody, ()).verdict is PROBLEM
