@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from canoa import settings as settings_module
 from canoa.action import Action
-from canoa.errors import ActionDefinitionError, SettingError, UnknownAction, WrongUse
+from canoa.errors import ActionDefinitionError, UnknownAction, WrongUse
 from canoa.execution.policy import Backoff, Policy
 from canoa.urn import action_name, checked_part
 from canoa.vocabulary import ActionName, TaskId
@@ -51,7 +51,8 @@ class _Decorator(Protocol):
 
 
 class Canoa:
-    """`broker`: None takes CANOA_BROKER, and without that the memory broker, which lives and dies with this process.
+    """`broker`: None takes the settings' (CANOA_BROKER, `.env`, `canoa.toml`, …), and without one the memory broker,
+    which lives and dies with this process.
 
     Usable at once; `async with app:` closes its connections at the end. One session per event loop.
     """
@@ -169,19 +170,15 @@ class Canoa:
     def new_broker(self, purpose: str) -> Broker:
         """A broker object of the kind the settings name, not yet open."""
         _refuse_in_a_child_that_is_being_born()
-        url = self.settings.broker
+        settings_module.check_scheme(self.settings.broker)
         if self.settings.is_memory:
             from canoa.broker.memory import MemoryBroker
 
             return MemoryBroker(self._memory_hub())
-        if url.startswith(("amqp://", "amqps://")):
-            from canoa.broker.rabbitmq import RabbitBroker, rabbit_settings
+        from canoa.broker.rabbitmq import RabbitBroker, rabbit_settings
 
-            return RabbitBroker(url, settings=rabbit_settings(self.settings), name=f"canoa {self.name} {purpose}")
-        raise SettingError(
-            f"broker {settings_module.without_password(url)!r:.80} has a scheme nobody speaks; "
-            f"use amqp://user:password@host:5672/vhost, amqps://…, or memory://"
-        )
+        name = f"canoa {self.name} {purpose}"
+        return RabbitBroker(self.settings.broker, settings=rabbit_settings(self.settings), name=name)
 
     def _memory_hub(self) -> MemoryHub:
         from canoa.broker.memory import MemoryHub

@@ -38,6 +38,15 @@ def without_password(url: str) -> str:
     return f"{scheme}{separator}{user}:***@{place}" if at and colon else url
 
 
+def check_scheme(broker: str) -> None:
+    """Raises `SettingError` for a broker that nobody speaks to."""
+    if not broker.startswith(("memory:", "amqp://", "amqps://")):
+        raise SettingError(
+            f"broker {without_password(broker)!r:.80} has a scheme nobody speaks; "
+            f"use amqp://user:password@host:5672/vhost, amqps://…, or memory://"
+        )
+
+
 def _hidden(secret: str) -> str:
     return "***" if secret else ""
 

@@ -140,6 +140,12 @@ class RabbitBroker:
     def is_blocked(self) -> bool:
         return self._publisher is not None and self._publisher.is_blocked
 
+    @property
+    def server(self) -> dict[str, Any]:
+        """What the broker said about itself at login: product, version, …; empty while there is no link."""
+        link = self._consuming.link if self._consuming else None
+        return link.engine.server_properties if link else {}
+
     # --- Looking and declaring ------------------------------------------------------------------
 
     async def declare(self, *declarations: Declaration) -> None:

@@ -8,7 +8,9 @@ import typer
 
 from canoa.cli.actions import actions_app
 from canoa.cli.call import call
+from canoa.cli.config import config_app
 from canoa.cli.dead import dead_app
+from canoa.cli.doctor import doctor
 from canoa.cli.init import init
 from canoa.cli.map import map_
 from canoa.cli.recorder import recorder
@@ -56,8 +58,10 @@ app.command()(result)
 app.command()(cancel)
 app.command()(tasks)
 app.add_typer(dead_app, name="dead")
+app.command()(doctor)
 app.add_typer(actions_app, name="actions")
 app.add_typer(site_app, name="site")
+app.add_typer(config_app, name="config")
 
 
 def main() -> None:

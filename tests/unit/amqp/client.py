@@ -16,10 +16,10 @@ Answer: TypeAlias = "Future[Any]"
 class Client:
     """`events` holds every callback in order: what happened, on which channel, and the arguments."""
 
-    def __init__(self, *, vhost: str = "/", heartbeat_s: int = 10) -> None:
+    def __init__(self, *, vhost: str = "/", heartbeat_s: int = 10, is_external: bool = False) -> None:
         self.events: list[tuple[Any, ...]] = []
         self.wakes = 0
-        login = Login("guest", "guest", vhost)
+        login = Login("guest", "guest", vhost, is_external)
         properties = {"product": "Canoa", "connection_name": "tests"}
         self.connection = Connection(login, heartbeat_s=heartbeat_s, properties=properties, wake=self._wake)
         self.connection.on_open = lambda: self.events.append(("open", 0))

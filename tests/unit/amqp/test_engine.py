@@ -11,7 +11,7 @@ from tests.unit.amqp.test_streams import delivery, returned
 
 from canoa.broker.amqp import methods
 from canoa.broker.amqp.engine import CAPABILITIES
-from canoa.broker.amqp.errors import ClosedByBroker, ClosedByUs, LinkLost
+from canoa.broker.amqp.errors import ClosedByBroker, ClosedByUs, LinkLost, SetupMismatch
 from canoa.broker.amqp.methods import encode, frame
 from canoa.broker.port import Message, Publication, Settlement
 
@@ -78,6 +78,41 @@ def test_zero_means_no_limit(offered: tuple[int, int, int], heartbeat_s: int, ag
     client.hears(0, methods.CONNECTION_TUNE, *offered)
 
     assert client.says().startswith(encode(0, methods.CONNECTION_TUNE_OK, *agreed))
+
+
+def test_who_logs_in_by_certificate_sends_no_password() -> None:
+    client = Client(is_external=True)
+
+    client.hears(0, methods.CONNECTION_START, 0, 9, {}, b"PLAIN EXTERNAL", b"en_US")
+
+    said = client.says()
+    assert b"\x08EXTERNAL\x00\x00\x00\x00\x05en_US" in said
+    assert b"guest" not in said
+
+
+@pytest.mark.parametrize(
+    ("is_external", "offered", "said"),
+    [
+        (True, b"PLAIN AMQPLAIN", "no EXTERNAL login, only PLAIN AMQPLAIN; switch on its plugin rabbitmq_auth_mech"),
+        (False, b"EXTERNAL", "no PLAIN login, only EXTERNAL; for EXTERNAL, set tls_cert and tls_key"),
+    ],
+)
+def test_a_way_to_log_in_that_is_not_offered_is_told_with_the_remedy(
+    is_external: bool, offered: bytes, said: str
+) -> None:
+    with pytest.raises(SetupMismatch, match=said):
+        Client(is_external=is_external).hears(0, methods.CONNECTION_START, 0, 9, {}, offered, b"en_US")
+
+
+@pytest.mark.parametrize(
+    ("said", "is_tls"), [(b"\x15\x03\x01\x00\x02\x02\x0a", True), (b"\x01\x00", False), (b"", False)]
+)
+def test_what_says_tls_instead_of_amqp_is_recognised(said: bytes, is_tls: bool) -> None:
+    client = Client()
+
+    client.connection.receive(said)
+
+    assert client.connection.has_met_tls is is_tls
 
 
 def test_the_writer_is_woken_once_for_many_frames() -> None:
