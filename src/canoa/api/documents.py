@@ -6,6 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
+PREFIX: Final = "/api/v1"
+"""Before all paths but the probes' and the metrics'."""
+
 _REFERENCE: Final = "#/components/schemas/{name}"
 
 PROLOGUE: Final = """\

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path
+from fastapi import FastAPI, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
 from canoa.api import asked
 from canoa.api.answers import answer
-from canoa.api.documents import asks, takes
+from canoa.api.documents import PREFIX, asks, takes
 from canoa.api.errors import documented
 from canoa.api.stopping import Stopping
 from canoa.recorder.desk import Desk
@@ -25,12 +25,12 @@ _submit: asked.Body[asked.Submit] = asked.Body(asked.Submit)
 _batch: asked.Body[asked.Batch] = asked.Body(asked.Batch)
 
 
-def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
+def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int) -> None:
     """`limit_bytes`: how large the arguments of one request may be, of a batch all together."""
-    routes = APIRouter(tags=["tasks"])
 
-    @routes.post(
-        "/tasks",
+    @api.post(
+        f"{PREFIX}/tasks",
+        tags=["tasks"],
         operation_id="submit",
         summary="Submit a task",
         status_code=201,
@@ -45,8 +45,9 @@ def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
         body = await _submit.read(request, limit_bytes=limit_bytes)
         return answer(await desk.submit(body.request()), 201)
 
-    @routes.post(
-        "/tasks/batch",
+    @api.post(
+        f"{PREFIX}/tasks/batch",
+        tags=["tasks"],
         operation_id="submit_batch",
         summary="Submit many tasks, or none",
         status_code=201,
@@ -60,8 +61,9 @@ def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
         body = await _batch.read(request, limit_bytes=limit_bytes)
         return answer(await desk.submit_many([each.request() for each in body.requests]), 201)
 
-    @routes.get(
-        "/tasks",
+    @api.get(
+        f"{PREFIX}/tasks",
+        tags=["tasks"],
         operation_id="list_tasks",
         summary="List tasks, the newest first",
         response_model=TaskPage,
@@ -81,8 +83,9 @@ def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
             )
         )
 
-    @routes.get(
-        "/tasks/{task_id}",
+    @api.get(
+        f"{PREFIX}/tasks/{{task_id}}",
+        tags=["tasks"],
         operation_id="get_task",
         summary="Where a task stands",
         response_model=TaskView,
@@ -91,8 +94,9 @@ def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
     async def get_task(task_id: TaskId) -> Response:
         return answer(await desk.task(task_id))
 
-    @routes.get(
-        "/tasks/{task_id}/result",
+    @api.get(
+        f"{PREFIX}/tasks/{{task_id}}/result",
+        tags=["tasks"],
         operation_id="get_result",
         summary="How a task ended, waiting for it if asked to",
         response_model=ResultView,
@@ -107,8 +111,9 @@ def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
         view = await _waited(desk, task_id, wait_s, stopping)
         return answer(view, 200 if view.task.outcome is not None else 202)
 
-    @routes.post(
-        "/tasks/{task_id}/cancel",
+    @api.post(
+        f"{PREFIX}/tasks/{{task_id}}/cancel",
+        tags=["tasks"],
         operation_id="cancel",
         summary="Cancel a task",
         response_model=TaskView,
@@ -117,8 +122,6 @@ def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
     async def cancel(task_id: TaskId) -> Response:
         """It ends as cancelled, unless it has ended. Workers that hear of it in time skip it or interrupt it."""
         return answer(await desk.cancel(task_id))
-
-    return routes
 
 
 async def _waited(desk: Desk, task_id: str, wait_s: float, stopping: Stopping) -> ResultView:

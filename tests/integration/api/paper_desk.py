@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from canoa.errors import UnknownAction, UnknownTask
+from canoa.recorder.desk import Desk
 from canoa.recorder.views import (
     ActionView,
-    Event,
     LetterPage,
     LetterView,
     Redriven,
@@ -24,6 +24,7 @@ from canoa.recorder.views import (
     TaskPage,
     TaskView,
 )
+from canoa.wire.event import Event
 from canoa.wire.ids import new_task_id
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ WAITING = TaskView(
 )
 
 
-class PaperDesk:
-    def __init__(self) -> None:
+class PaperDesk(Desk):
+    def __init__(self) -> None:  # not of a recorder
         self.requests: list[Request] = []
         self.asked: dict[str, Any] = {}
         self.error: Exception | None = None
