@@ -14,7 +14,6 @@ from starlette.responses import Response
 from canoa.api import asked, documents, errors, routes_dead, routes_live, routes_probes, routes_tasks
 from canoa.api.answers import answer
 from canoa.api.docs_page import rendered
-from canoa.api.documents import PREFIX
 from canoa.api.guard import Guard
 from canoa.api.readiness import Readiness
 from canoa.api.sse import Listeners
@@ -73,11 +72,11 @@ def _include_documents(api: FastAPI) -> None:
     def document() -> dict[str, Any]:
         return _completed(api.openapi())
 
-    @api.get(f"{PREFIX}/openapi.json", include_in_schema=False)
+    @api.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
         return answer(document())
 
-    @api.get(f"{PREFIX}/docs", include_in_schema=False)
+    @api.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         return Response(rendered(document()), media_type="text/html")
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 PREFIX: Final = "/api/v1"
-"""Before all paths but the probes' and the metrics'."""
+"""Before the paths of all that may change with a version."""
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 

@@ -108,7 +108,7 @@ async def _on_invalid(_: Request, exc: Exception) -> Response:
 async def _on_http_error(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, HTTPException)
     kind = {404: "UnknownPath", 405: "WrongMethod"}.get(exc.status_code, "WrongUse")
-    text = f"{request.method} {request.url.path!r:.200}: {exc.detail}; see /api/v1/docs"
+    text = f"{request.method} {request.url.path!r:.200}: {exc.detail}; see /docs"
     headers = {"Allow": _methods_at(request)} if exc.status_code == 405 else exc.headers
     return refusal(exc.status_code, kind, text, headers=headers)
 

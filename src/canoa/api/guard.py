@@ -16,13 +16,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from canoa.api.answers import refusal
-from canoa.api.documents import PREFIX
 from canoa.errors import SettingError
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """What a supervisor asks, who has no token. They tell nothing about tasks."""
 
-READABLE_PATHS: Final = frozenset({f"{PREFIX}/docs", f"{PREFIX}/openapi.json"})
+READABLE_PATHS: Final = frozenset({"/docs", "/openapi.json"})
 """What a browser opens: it cannot send a bearer token, but asks its user for a password. These change nothing, so a
 foreign page that makes the browser send it along gains nothing."""
 
