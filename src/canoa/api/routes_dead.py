@@ -31,8 +31,7 @@ def add_routes(api: FastAPI, desk: Desk) -> None:
     )
     async def list_dead(request: Request) -> Response:
         """Those that were sent again are no longer here."""
-        wanted = asked.query(request, asked.DeadQuery)
-        return answer(await desk.dead(action=wanted.action, limit=wanted.limit, cursor=wanted.cursor or None))
+        return answer(await desk.dead(**asked.given(asked.query(request, asked.DeadQuery))))
 
     @api.post(
         f"{PREFIX}/dead/redrive",
@@ -64,7 +63,7 @@ def add_routes(api: FastAPI, desk: Desk) -> None:
         responses=documented(404),
     )
     async def get_dead(task_id: TaskId) -> Response:
-        return answer(await desk.letter(task_id))
+        return answer(await desk.letter(asked.task_id(task_id)))
 
 
 async def _redriven(desk: Desk, body: asked.Redrive) -> Redriven:

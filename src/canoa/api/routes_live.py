@@ -45,7 +45,7 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, listeners: Liste
     async def follow_events(request: Request) -> Response:
         """Of every task, of one (`task`) or of one action's (`action`). A comment comes every 15 s where nothing
         happens. A listener that is too slow gets `lagged` in place of what it missed; nothing is sent again."""
-        wanted = asked.query(request, asked.EventsQuery)
+        wanted = asked.given(asked.query(request, asked.EventsQuery))
         listeners.require_room()
-        events = desk.events(task_id=wanted.task, action=wanted.action)
+        events = desk.events(task_id=wanted.get("task"), action=wanted.get("action"))
         return EventStream(events, listeners=listeners, stopping=stopping)

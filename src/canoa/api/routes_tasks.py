@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Path
 from starlette.requests import Request
@@ -21,6 +21,14 @@ TaskId = Annotated[str, Path(description="The id that submitting gave.", example
 _SUBMIT: Final = {"action": "shop.resize", "arguments": {"path": "a.png", "width": 80}}
 _LATER: Final = {**_SUBMIT, "options": {"after": 60, "retry": 3, "idempotency_key": "resize-a.png"}}
 
+_BY_ID: Final = {"task_id": "$response.body#/id"}
+_FOLLOWED_BY: Final[dict[str, Any]] = {
+    "links": {
+        operation: {"operationId": operation, "parameters": _BY_ID}
+        for operation in ("get_task", "get_result", "cancel")
+    }
+}
+
 _submit: asked.Body[asked.Submit] = asked.Body(asked.Submit)
 _batch: asked.Body[asked.Batch] = asked.Body(asked.Batch)
 
@@ -36,7 +44,7 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
         status_code=201,
         response_model=Submitted,
         response_description="Accepted and stored",
-        responses=documented(404, 408, 413, 415, 422, 504, 507),
+        responses={201: _FOLLOWED_BY, **documented(404, 408, 413, 415, 422, 504, 507)},
         openapi_extra=takes(asked.Submit, examples={"now": _SUBMIT, "later, at most once": _LATER}),
     )
     async def submit(request: Request) -> Response:
@@ -72,16 +80,7 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
     )
     async def list_tasks(request: Request) -> Response:
         """A page at a time: give its `next` as `cursor` for the one behind it."""
-        wanted = asked.query(request, asked.TasksQuery)
-        return answer(
-            await desk.tasks(
-                action=wanted.action,
-                state=wanted.state,
-                outcome=wanted.outcome,
-                limit=wanted.limit,
-                cursor=wanted.cursor or None,
-            )
-        )
+        return answer(await desk.tasks(**asked.given(asked.query(request, asked.TasksQuery))))
 
     @api.get(
         f"{PREFIX}/tasks/{{task_id}}",
@@ -92,7 +91,7 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
         responses=documented(404),
     )
     async def get_task(task_id: TaskId) -> Response:
-        return answer(await desk.task(task_id))
+        return answer(await desk.task(asked.task_id(task_id)))
 
     @api.get(
         f"{PREFIX}/tasks/{{task_id}}/result",
@@ -108,7 +107,7 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
         """With `wait`, the answer comes as soon as the task ends, or after so many seconds. A failure is an answer
         like any other (200): `result` is there when `task.outcome` is `ok`, `error_type` and `traceback` otherwise."""
         wait_s = asked.query(request, asked.WaitQuery).wait
-        view = await _waited(desk, task_id, wait_s, stopping)
+        view = await _waited(desk, asked.task_id(task_id), wait_s, stopping)
         return answer(view, 200 if view.task.outcome is not None else 202)
 
     @api.post(
@@ -121,7 +120,7 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
     )
     async def cancel(task_id: TaskId) -> Response:
         """It ends as cancelled, unless it has ended. Workers that hear of it in time skip it or interrupt it."""
-        return answer(await desk.cancel(task_id))
+        return answer(await desk.cancel(asked.task_id(task_id)))
 
 
 async def _waited(desk: Desk, task_id: str, wait_s: float, stopping: Stopping) -> ResultView:

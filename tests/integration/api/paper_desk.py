@@ -28,7 +28,7 @@ from canoa.wire.event import Event
 from canoa.wire.ids import new_task_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
 AT = datetime(2025, 6, 1, 12, 30, tzinfo=UTC)
 
@@ -130,8 +130,8 @@ class PaperDesk(Desk):
     async def letter(self, task_id: str) -> LetterView:
         raise UnknownTask(task_id)
 
-    async def redrive(self, task_ids: list[str]) -> Redriven:
-        return Redriven(redriven=task_ids, skipped=[])
+    async def redrive(self, task_ids: Sequence[str]) -> Redriven:
+        return Redriven(redriven=list(task_ids), skipped=[])
 
     async def redrive_all(self, *, action: str | None = None) -> Redriven:
         return Redriven(redriven=[f"all of {action}"], skipped=[])

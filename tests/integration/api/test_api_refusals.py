@@ -133,7 +133,7 @@ async def test_ids_and_action_together_are_refused(api: httpx.AsyncClient) -> No
 @pytest.mark.parametrize(
     "query",
     ["limit=0", "limit=501", "limit=x", "limit=1.5", "limit=", "state=lost", "outcome=good", "action=resize",
-     "sate=ended", "limit=1&limit=2", "action=shop.a%00b"],
+     "sate=ended", "state=null", "cursor=", "cursor=a%20b", "limit=1&limit=2", "action=shop.a%00b"],
 )  # fmt: skip
 async def test_a_query_that_does_not_fit_is_refused(api: httpx.AsyncClient, query: str) -> None:
     assert refused(await api.get(f"{TASKS}?{query}")) == (422, "TypeMismatch")
@@ -152,6 +152,8 @@ async def test_an_unknown_path_and_a_wrong_method_are_told_in_the_same_shape(api
 
     assert refused(answer) == (405, "WrongMethod")
     assert answer.headers["allow"] == "GET, POST"
+    assert (await api.get(f"{TASKS}/batch")).status_code == 404  # no task of that id
+    assert (await api.put(f"{TASKS}/batch")).headers["allow"] == "POST"
 
 
 # --- Errors of the desk -----------------------------------------------------------------------------------
