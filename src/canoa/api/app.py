@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.responses import Response
@@ -23,8 +24,6 @@ from canoa.recorder.desk import Desk
 from canoa.vocabulary import Layer
 from canoa.worker.metrics import WorkerCollector, exposition, new_registry
 from canoa.worker.worker import Worker
-
-PREFIX: Final = "/api/v1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,31 +56,31 @@ def new_api(served: Served, *, hosts: Sequence[str], token: str) -> FastAPI:
     errors.add_handlers(api)
     if served.desk is not None:  # first: routes are tried in their order
         _include_desk(api, served, served.desk)
-    api.include_router(
-        routes_probes.router(served.app.name, served.worker, served.readiness, _metrics_of(served.worker))
-    )
+    metrics = _metrics_of(served.worker)
+    routes_probes.add_routes(api, served.app.name, worker=served.worker, readiness=served.readiness, metrics=metrics)
     _include_documents(api)
     return api
 
 
 def _include_desk(api: FastAPI, served: Served, desk: Desk) -> None:
     limit_bytes = served.app.settings.max_payload_bytes
-    api.include_router(routes_tasks.router(desk, served.stopping, limit_bytes=limit_bytes), prefix=PREFIX)
-    api.include_router(routes_dead.router(desk), prefix=PREFIX)
-    api.include_router(routes_live.router(desk, served.stopping, served.listeners), prefix=PREFIX)
+    routes_tasks.add_routes(api, desk, stopping=served.stopping, limit_bytes=limit_bytes)
+    routes_dead.add_routes(api, desk)
+    routes_live.add_routes(api, desk, stopping=served.stopping, listeners=served.listeners)
 
 
 def _include_documents(api: FastAPI) -> None:
-    document = _completed(api.openapi())
-    page = rendered(document)
+    @cache
+    def document() -> dict[str, Any]:
+        return _completed(api.openapi())
 
-    @api.get(f"{PREFIX}/openapi.json", include_in_schema=False)
+    @api.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
-        return answer(document)
+        return answer(document())
 
-    @api.get(f"{PREFIX}/docs", include_in_schema=False)
+    @api.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        return Response(page, media_type="text/html")
+        return Response(rendered(document()), media_type="text/html")
 
 
 def _completed(document: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +91,17 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     )
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{"token": []}]
+    for name in ("HTTPValidationError", "ValidationError"):
+        components["schemas"].pop(name, None)
+    for operation in (each for methods in document["paths"].values() for each in methods.values()):
+        _without_foreign_refusals(operation["responses"])
     return document
+
+
+def _without_foreign_refusals(responses: dict[str, Any]) -> None:
+    """FastAPI tells of its own shape wherever there is a parameter; ours is the only one that is sent."""
+    if "HTTPValidationError" in str(responses.get("422")):
+        del responses["422"]
 
 
 def _metrics_of(worker: Worker | None) -> Callable[[], bytes]:

@@ -6,6 +6,7 @@ Bodies are read here as well: never more than the limit, never for longer than a
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import datetime
 from typing import Annotated, Any, Final, Generic, TypeVar
 
@@ -15,7 +16,7 @@ from starlette.requests import Request
 
 from canoa.action import MAX_S
 from canoa.api.errors import TooSlow, WrongContentType
-from canoa.errors import PayloadTooLarge
+from canoa.errors import PayloadTooLarge, UnknownTask
 from canoa.execution.outcome import Outcome
 from canoa.recorder import views
 from canoa.store.port import State
@@ -46,7 +47,8 @@ ActionText = Annotated[
         examples=["shop.resize"],
     ),
 ]
-TaskIdText = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]{1,128}$", description="A task's id.")]
+_TASK_ID: Final = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
+TaskIdText = Annotated[str, Meta(pattern=f"^{_TASK_ID.pattern}$", description="A task's id.")]
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,16 +114,17 @@ class WaitQuery(_Asked, frozen=True, kw_only=True):
 
 
 class _PageQuery(_Asked, frozen=True, kw_only=True):
-    action: ActionText | None = None
+    action: ActionText | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Entries on a page.")] = 50
     cursor: Annotated[
-        str | None, Meta(description="The `next` of the page before; empty or left out: from the start.")
-    ] = None
+        Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,400}$")] | UnsetType,
+        Meta(description="The `next` of the page before. Left out: from the start."),
+    ] = UNSET
 
 
 class TasksQuery(_PageQuery, frozen=True, kw_only=True):
-    state: Annotated[State | None, Meta(description="Only tasks that stand there.")] = None
-    outcome: Annotated[Outcome | None, Meta(description="Only tasks that ended so.")] = None
+    state: Annotated[State | UnsetType, Meta(description="Only tasks that stand there.")] = UNSET
+    outcome: Annotated[Outcome | UnsetType, Meta(description="Only tasks that ended so.")] = UNSET
 
 
 class DeadQuery(_PageQuery, frozen=True, kw_only=True):
@@ -129,8 +132,21 @@ class DeadQuery(_PageQuery, frozen=True, kw_only=True):
 
 
 class EventsQuery(_Asked, frozen=True, kw_only=True):
-    task: TaskIdText | None = None
-    action: ActionText | None = None
+    task: TaskIdText | UnsetType = UNSET
+    action: ActionText | UnsetType = UNSET
+
+
+def given(wanted: _Asked) -> dict[str, Any]:
+    """What was asked for, without what was left out."""
+    pairs = ((name, getattr(wanted, name)) for name in wanted.__struct_fields__)
+    return {name: value for name, value in pairs if value is not UNSET}
+
+
+def task_id(text: str) -> str:
+    """An id from a path, or `UnknownTask`: what cannot be an id is not looked for."""
+    if not _TASK_ID.fullmatch(text):
+        raise UnknownTask(text)
+    return text
 
 
 class Body(Generic[T]):

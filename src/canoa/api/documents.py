@@ -6,6 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
+PREFIX: Final = "/api/v1"
+"""Before the paths of all that may change with a version."""
+
 _REFERENCE: Final = "#/components/schemas/{name}"
 
 PROLOGUE: Final = """\
@@ -54,10 +57,6 @@ def _parameter(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inlined(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
-    """Without null (a query has none) and without references, which only enums make here."""
-    inlined = {key: value for key, value in schema.items() if key not in ("anyOf", "default") or value is None}
-    inlined.pop("default", None)
-    for choice in schema.get("anyOf", [schema]):
-        if choice.get("type") != "null":
-            inlined |= components[choice["$ref"]] if "$ref" in choice else choice
-    return inlined
+    """Without references, which only enums make here."""
+    own = {key: value for key, value in schema.items() if key != "$ref"}
+    return {**components[schema["$ref"]], **own} if "$ref" in schema else own

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Match, Route
 
 from canoa import errors
 from canoa.api.answers import Refusal, refusal
@@ -108,18 +108,16 @@ async def _on_invalid(_: Request, exc: Exception) -> Response:
 async def _on_http_error(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, HTTPException)
     kind = {404: "UnknownPath", 405: "WrongMethod"}.get(exc.status_code, "WrongUse")
-    text = f"{request.method} {request.url.path!r:.200}: {exc.detail}; see /api/v1/docs"
+    text = f"{request.method} {request.url.path!r:.200}: {exc.detail}; see /docs"
     headers = {"Allow": _methods_at(request)} if exc.status_code == 405 else exc.headers
     return refusal(exc.status_code, kind, text, headers=headers)
 
 
 def _methods_at(request: Request) -> str:
-    """All of them: the router names only those of the first route that it finds."""
-    found: set[str] = set()
-    for route in request.app.routes:
-        if route.matches(request.scope)[0] is not Match.NONE:
-            found |= getattr(route, "methods", None) or set()
-    return ", ".join(sorted(found))
+    """All of that path: the router names only those of the first route that it finds."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    path = next(route.path for route in routes if route.matches(request.scope)[0] is not Match.NONE)
+    return ", ".join(sorted(method for route in routes if route.path == path for method in route.methods or ()))
 
 
 async def _on_bug(_: Request, __: Exception) -> Response:

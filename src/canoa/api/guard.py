@@ -21,7 +21,7 @@ from canoa.errors import SettingError
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """What a supervisor asks, who has no token. They tell nothing about tasks."""
 
-READABLE_PATHS: Final = frozenset({"/api/v1/docs", "/api/v1/openapi.json"})
+READABLE_PATHS: Final = frozenset({"/docs", "/openapi.json"})
 """What a browser opens: it cannot send a bearer token, but asks its user for a password. These change nothing, so a
 foreign page that makes the browser send it along gains nothing."""
 

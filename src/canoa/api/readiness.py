@@ -55,6 +55,7 @@ class Readiness:
         self._every_s = every_s
         self._now = now
         self._queue = topology.probe_queue(new_client_id())
+        self.queue = self._queue.name
         self._broker: Broker | None = None
         self._listens = asyncio.Event()
         self._trouble = ""
@@ -94,7 +95,7 @@ class Readiness:
         message = Message(body=b"", message_id=new_task_id(), persistent=False, type="canoa.probe")
         back = self._waiting[message.message_id] = asyncio.get_running_loop().create_future()
         try:
-            await self._broker.publish(Publication(message=message, key=self._queue.name))
+            await self._broker.publish(Publication(message=message, key=self.queue))
             await back
         finally:
             del self._waiting[message.message_id]
@@ -120,7 +121,7 @@ class Readiness:
     async def _listen_once(self, broker: Broker) -> None:
         try:
             await broker.open()
-            consumer = await broker.consume(self._queue.name, self._on_delivery, prefetch=10, topology=[self._queue])
+            consumer = await broker.consume(self.queue, self._on_delivery, prefetch=10, topology=[self._queue])
             self._broker = broker
             self._listens.set()
             try:
@@ -135,7 +136,7 @@ class Readiness:
         with suppress(CanoaError, TimeoutError):  # the queue expires by itself
             async with asyncio.timeout(CLOSE_WITHIN_S):
                 await consumer.cancel()
-                await broker.delete_queue(self._queue.name)
+                await broker.delete_queue(self.queue)
 
     def stop(self) -> None:
         if self._probing is not None:

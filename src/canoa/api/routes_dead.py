@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
 from canoa.api import asked
 from canoa.api.answers import answer
-from canoa.api.documents import asks, takes
+from canoa.api.documents import PREFIX, asks, takes
 from canoa.api.errors import documented
 from canoa.api.routes_tasks import TaskId
 from canoa.errors import SettingError
@@ -19,11 +19,10 @@ from canoa.recorder.views import LetterPage, LetterView, Redriven
 _redrive: asked.Body[asked.Redrive] = asked.Body(asked.Redrive)
 
 
-def router(desk: Desk) -> APIRouter:
-    routes = APIRouter(prefix="/dead", tags=["dead letters"])
-
-    @routes.get(
-        "",
+def add_routes(api: FastAPI, desk: Desk) -> None:
+    @api.get(
+        f"{PREFIX}/dead",
+        tags=["dead letters"],
         operation_id="list_dead",
         summary="List dead letters, the newest first",
         response_model=LetterPage,
@@ -32,11 +31,11 @@ def router(desk: Desk) -> APIRouter:
     )
     async def list_dead(request: Request) -> Response:
         """Those that were sent again are no longer here."""
-        wanted = asked.query(request, asked.DeadQuery)
-        return answer(await desk.dead(action=wanted.action, limit=wanted.limit, cursor=wanted.cursor or None))
+        return answer(await desk.dead(**asked.given(asked.query(request, asked.DeadQuery))))
 
-    @routes.post(
-        "/redrive",
+    @api.post(
+        f"{PREFIX}/dead/redrive",
+        tags=["dead letters"],
         operation_id="redrive",
         summary="Send dead letters again",
         response_model=Redriven,
@@ -55,17 +54,16 @@ def router(desk: Desk) -> APIRouter:
         body = await _redrive.read(request, limit_bytes=asked.MAX_BATCH * asked.MAX_ID_BYTES)
         return answer(await _redriven(desk, body))
 
-    @routes.get(
-        "/{task_id}",
+    @api.get(
+        f"{PREFIX}/dead/{{task_id}}",
+        tags=["dead letters"],
         operation_id="get_dead",
         summary="Why a task died",
         response_model=LetterView,
         responses=documented(404),
     )
     async def get_dead(task_id: TaskId) -> Response:
-        return answer(await desk.letter(task_id))
-
-    return routes
+        return answer(await desk.letter(asked.task_id(task_id)))
 
 
 async def _redriven(desk: Desk, body: asked.Redrive) -> Redriven:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
 from canoa.api import asked
 from canoa.api.answers import answer
-from canoa.api.documents import asks
+from canoa.api.documents import PREFIX, asks
 from canoa.api.errors import documented
 from canoa.api.sse import EventStream, Listeners
 from canoa.api.stopping import Stopping
@@ -21,11 +21,9 @@ _STREAM = {
 }
 
 
-def router(desk: Desk, stopping: Stopping, listeners: Listeners) -> APIRouter:
-    routes = APIRouter()
-
-    @routes.get(
-        "/actions",
+def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, listeners: Listeners) -> None:
+    @api.get(
+        f"{PREFIX}/actions",
         operation_id="list_actions",
         tags=["actions"],
         summary="What can be submitted",
@@ -35,8 +33,8 @@ def router(desk: Desk, stopping: Stopping, listeners: Listeners) -> APIRouter:
     async def list_actions() -> Response:
         return answer(await desk.actions())
 
-    @routes.get(
-        "/events",
+    @api.get(
+        f"{PREFIX}/events",
         operation_id="follow_events",
         tags=["events"],
         summary="What happens, as it happens (server-sent events)",
@@ -47,9 +45,7 @@ def router(desk: Desk, stopping: Stopping, listeners: Listeners) -> APIRouter:
     async def follow_events(request: Request) -> Response:
         """Of every task, of one (`task`) or of one action's (`action`). A comment comes every 15 s where nothing
         happens. A listener that is too slow gets `lagged` in place of what it missed; nothing is sent again."""
-        wanted = asked.query(request, asked.EventsQuery)
+        wanted = asked.given(asked.query(request, asked.EventsQuery))
         listeners.require_room()
-        events = desk.events(task_id=wanted.task, action=wanted.action)
+        events = desk.events(task_id=wanted.get("task"), action=wanted.get("action"))
         return EventStream(events, listeners=listeners, stopping=stopping)
-
-    return routes

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
@@ -40,12 +40,14 @@ _NOT_READY = {"model": Refusal, "description": "No message came back through the
 _METRICS = {"description": "Prometheus' text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
 
 
-def router(app_name: str, worker: Worker | None, readiness: Readiness, metrics: Callable[[], bytes]) -> APIRouter:
-    routes = APIRouter(tags=["probes"])
+def add_routes(
+    api: FastAPI, app_name: str, *, worker: Worker | None, readiness: Readiness, metrics: Callable[[], bytes]
+) -> None:
     started_s = time.monotonic()
 
-    @routes.get(
+    @api.get(
         "/healthz",
+        tags=["probes"],
         operation_id="healthz",
         summary="Whether the process lives",
         response_model=Health,
@@ -64,8 +66,9 @@ def router(app_name: str, worker: Worker | None, readiness: Readiness, metrics: 
             )
         )
 
-    @routes.get(
+    @api.get(
         "/readyz",
+        tags=["probes"],
         operation_id="readyz",
         summary="Whether work can arrive, proven by a message through the broker",
         response_model=Ready,
@@ -79,8 +82,9 @@ def router(app_name: str, worker: Worker | None, readiness: Readiness, metrics: 
             return refusal(503, "NotReady", verdict.reason or "", headers={"Retry-After": "1"})
         return answer(Ready(status="ready", round_trip_ms=verdict.round_trip_ms))
 
-    @routes.get(
+    @api.get(
         "/metrics",
+        tags=["probes"],
         operation_id="metrics",
         summary="What is counted here, for Prometheus",
         response_class=Response,
@@ -88,5 +92,3 @@ def router(app_name: str, worker: Worker | None, readiness: Readiness, metrics: 
     )
     async def read_metrics() -> Response:
         return Response(metrics(), media_type=CONTENT_TYPE_LATEST)
-
-    return routes

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path
+from fastapi import FastAPI, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
 from canoa.api import asked
 from canoa.api.answers import answer
-from canoa.api.documents import asks, takes
+from canoa.api.documents import PREFIX, asks, takes
 from canoa.api.errors import documented
 from canoa.api.stopping import Stopping
 from canoa.recorder.desk import Desk
@@ -21,22 +21,30 @@ TaskId = Annotated[str, Path(description="The id that submitting gave.", example
 _SUBMIT: Final = {"action": "shop.resize", "arguments": {"path": "a.png", "width": 80}}
 _LATER: Final = {**_SUBMIT, "options": {"after": 60, "retry": 3, "idempotency_key": "resize-a.png"}}
 
+_BY_ID: Final = {"task_id": "$response.body#/id"}
+_FOLLOWED_BY: Final[dict[str, Any]] = {
+    "links": {
+        operation: {"operationId": operation, "parameters": _BY_ID}
+        for operation in ("get_task", "get_result", "cancel")
+    }
+}
+
 _submit: asked.Body[asked.Submit] = asked.Body(asked.Submit)
 _batch: asked.Body[asked.Batch] = asked.Body(asked.Batch)
 
 
-def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
+def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int) -> None:
     """`limit_bytes`: how large the arguments of one request may be, of a batch all together."""
-    routes = APIRouter(tags=["tasks"])
 
-    @routes.post(
-        "/tasks",
+    @api.post(
+        f"{PREFIX}/tasks",
+        tags=["tasks"],
         operation_id="submit",
         summary="Submit a task",
         status_code=201,
         response_model=Submitted,
         response_description="Accepted and stored",
-        responses=documented(404, 408, 413, 415, 422, 504, 507),
+        responses={201: _FOLLOWED_BY, **documented(404, 408, 413, 415, 422, 504, 507)},
         openapi_extra=takes(asked.Submit, examples={"now": _SUBMIT, "later, at most once": _LATER}),
     )
     async def submit(request: Request) -> Response:
@@ -45,8 +53,9 @@ def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
         body = await _submit.read(request, limit_bytes=limit_bytes)
         return answer(await desk.submit(body.request()), 201)
 
-    @routes.post(
-        "/tasks/batch",
+    @api.post(
+        f"{PREFIX}/tasks/batch",
+        tags=["tasks"],
         operation_id="submit_batch",
         summary="Submit many tasks, or none",
         status_code=201,
@@ -60,8 +69,9 @@ def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
         body = await _batch.read(request, limit_bytes=limit_bytes)
         return answer(await desk.submit_many([each.request() for each in body.requests]), 201)
 
-    @routes.get(
-        "/tasks",
+    @api.get(
+        f"{PREFIX}/tasks",
+        tags=["tasks"],
         operation_id="list_tasks",
         summary="List tasks, the newest first",
         response_model=TaskPage,
@@ -70,29 +80,22 @@ def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
     )
     async def list_tasks(request: Request) -> Response:
         """A page at a time: give its `next` as `cursor` for the one behind it."""
-        wanted = asked.query(request, asked.TasksQuery)
-        return answer(
-            await desk.tasks(
-                action=wanted.action,
-                state=wanted.state,
-                outcome=wanted.outcome,
-                limit=wanted.limit,
-                cursor=wanted.cursor or None,
-            )
-        )
+        return answer(await desk.tasks(**asked.given(asked.query(request, asked.TasksQuery))))
 
-    @routes.get(
-        "/tasks/{task_id}",
+    @api.get(
+        f"{PREFIX}/tasks/{{task_id}}",
+        tags=["tasks"],
         operation_id="get_task",
         summary="Where a task stands",
         response_model=TaskView,
         responses=documented(404),
     )
     async def get_task(task_id: TaskId) -> Response:
-        return answer(await desk.task(task_id))
+        return answer(await desk.task(asked.task_id(task_id)))
 
-    @routes.get(
-        "/tasks/{task_id}/result",
+    @api.get(
+        f"{PREFIX}/tasks/{{task_id}}/result",
+        tags=["tasks"],
         operation_id="get_result",
         summary="How a task ended, waiting for it if asked to",
         response_model=ResultView,
@@ -104,11 +107,12 @@ def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
         """With `wait`, the answer comes as soon as the task ends, or after so many seconds. A failure is an answer
         like any other (200): `result` is there when `task.outcome` is `ok`, `error_type` and `traceback` otherwise."""
         wait_s = asked.query(request, asked.WaitQuery).wait
-        view = await _waited(desk, task_id, wait_s, stopping)
+        view = await _waited(desk, asked.task_id(task_id), wait_s, stopping)
         return answer(view, 200 if view.task.outcome is not None else 202)
 
-    @routes.post(
-        "/tasks/{task_id}/cancel",
+    @api.post(
+        f"{PREFIX}/tasks/{{task_id}}/cancel",
+        tags=["tasks"],
         operation_id="cancel",
         summary="Cancel a task",
         response_model=TaskView,
@@ -116,9 +120,7 @@ def router(desk: Desk, stopping: Stopping, *, limit_bytes: int) -> APIRouter:
     )
     async def cancel(task_id: TaskId) -> Response:
         """It ends as cancelled, unless it has ended. Workers that hear of it in time skip it or interrupt it."""
-        return answer(await desk.cancel(task_id))
-
-    return routes
+        return answer(await desk.cancel(asked.task_id(task_id)))
 
 
 async def _waited(desk: Desk, task_id: str, wait_s: float, stopping: Stopping) -> ResultView:

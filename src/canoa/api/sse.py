@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from canoa.api.errors import TooMany
 from canoa.api.stopping import Stopping
-from canoa.recorder.views import Event
+from canoa.wire.event import Event
 
 KEEP_ALIVE_S: Final = 15.0
 """A comment after this long without an event: proxies cut what is silent for a minute."""
@@ -32,9 +32,8 @@ _encode = msgspec.json.Encoder().encode
 class Listeners:
     """How many streams are open."""
 
-    def __init__(self, limit: int = MAX_LISTENERS) -> None:
+    def __init__(self) -> None:
         self.count = 0
-        self._limit = limit
 
     def __enter__(self) -> None:
         self.count += 1
@@ -43,28 +42,19 @@ class Listeners:
         self.count -= 1
 
     def require_room(self) -> None:
-        if self.count >= self._limit:
+        if self.count >= MAX_LISTENERS:
             raise TooMany(f"{self.count} listeners already follow the events; end one of them, or try again later")
 
 
 class EventStream(Response):
     media_type = "text/event-stream"
 
-    def __init__(
-        self,
-        events: AsyncGenerator[Event, None],
-        *,
-        listeners: Listeners,
-        stopping: Stopping,
-        keep_alive_s: float = KEEP_ALIVE_S,
-    ) -> None:
-        listeners.require_room()
+    def __init__(self, events: AsyncGenerator[Event, None], *, listeners: Listeners, stopping: Stopping) -> None:
         super().__init__(headers=_HEADERS)
         del self.headers["content-length"]  # it has no end
         self._events = events
         self._listeners = listeners
         self._stopping = stopping
-        self._keep_alive_s = keep_alive_s
         self._number = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,7 +91,7 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_next(self, coming: asyncio.Future[Event], send: Send) -> asyncio.Future[Event]:
-        done, _ = await asyncio.wait([coming], timeout=self._keep_alive_s)
+        done, _ = await asyncio.wait([coming], timeout=KEEP_ALIVE_S)
         if not done:
             await _send_text(send, ": still here\n\n")
             return coming

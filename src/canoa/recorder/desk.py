@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -124,13 +126,22 @@ class Desk:
 
     async def result(self, task_id: str, *, wait_s: float = 0) -> ResultView:
         """As soon as it ended, or after `wait_s` as it stands."""
-        row = await self._row(task_id)
-        give_up_s = time.monotonic() + wait_s
-        while row.state is not State.ENDED and (left_s := give_up_s - time.monotonic()) > 0:
-            await self._recorder.events.wait_ended(row.id, min(left_s, LOOK_EVERY_S))
-            row = await self._row(task_id)
+        row = await (self._ended_row(task_id, wait_s) if wait_s > 0 else self._row(task_id))
         answer = await self._store.result(row.id) if row.state is State.ENDED else None
         return showing.result(row, answer, self._limit_bytes)
+
+    async def _ended_row(self, task_id: str, wait_s: float) -> TaskRow:
+        give_up_s = time.monotonic() + wait_s
+        with self._recorder.events.watching(task_id) as ended:
+            while True:
+                ended.clear()
+                row = await self._row(task_id)
+                left_s = give_up_s - time.monotonic()
+                if row.state is State.ENDED or left_s <= 0:
+                    return row
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(left_s, LOOK_EVERY_S)):
+                        await ended.wait()
 
     async def cancel(self, task_id: str) -> TaskView:
         """It ends as cancelled, unless it has ended; workers that hear of it skip or interrupt it."""

@@ -6,6 +6,7 @@ Nothing is kept: who listens late, or too slowly, misses some, and is told so.
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ from canoa.wire.event import Event
 from canoa.wire.ids import new_client_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from canoa.broker.port import Broker, Consumer, Delivery, PublishOutcome
 
@@ -45,7 +46,7 @@ class Events:
         self._is_shared = is_shared
         self._on_progress = on_progress
         self._listeners: dict[asyncio.Queue[Event], tuple[str | None, str | None]] = {}
-        self._ended: dict[str, asyncio.Future[None]] = {}
+        self._watchers: dict[str, set[asyncio.Event]] = {}
         self._untold: list[Event] = []
 
     async def consume(self) -> Consumer:
@@ -72,19 +73,23 @@ class Events:
         finally:
             del self._listeners[queue]
 
-    async def wait_ended(self, task_id: str, within_s: float) -> None:
-        """Return when it ended, or the time is over."""
-        ended = self._ended.get(task_id)
-        if ended is None:
-            ended = self._ended[task_id] = self._loop.create_future()
-            ended.add_done_callback(lambda _: self._ended.pop(task_id, None))
-        await asyncio.wait([ended], timeout=within_s)
+    @contextmanager
+    def watching(self, task_id: str) -> Iterator[asyncio.Event]:
+        """Set when the task ends. Watch first and look then: an end between a look and the wait would be missed."""
+        watchers = self._watchers.setdefault(task_id, set())
+        ended = asyncio.Event()
+        watchers.add(ended)
+        try:
+            yield ended
+        finally:
+            watchers.discard(ended)
+            if not watchers:
+                self._watchers.pop(task_id, None)
 
     def _tell_here(self, event: Event) -> None:
-        if event.kind == "ended" and event.task_id in self._ended:
-            waiting = self._ended[event.task_id]
-            if not waiting.done():
-                waiting.set_result(None)
+        if event.kind == "ended":
+            for ended in self._watchers.get(event.task_id, ()):
+                ended.set()
         for queue, (task_id, action) in self._listeners.items():
             if task_id in (None, event.task_id) and action in (None, event.action):
                 _put(queue, event)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from canoa.errors import SettingError, WrongUse
 from canoa.execution.outcome import Outcome
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from canoa.action import Action
     from canoa.broker.port import Message
     from canoa.store.port import Letter, TaskRow
+
+_CURSOR: Final = re.compile(r"([0-9]{1,15}):([^\x00-\x1f\x7f]{1,128})")
+"""What `cursor` writes, and what every store can compare: no number beyond its integers, no NUL."""
 
 
 def task(row: TaskRow) -> TaskView:
@@ -87,7 +91,9 @@ def read_cursor(text: str | None) -> Cursor | None:
     if text is None:
         return None
     try:
-        at_ms, _, task_id = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().partition(":")
-        return Cursor(int(at_ms), TaskId(task_id))
-    except (binascii.Error, ValueError) as exc:
-        raise SettingError(f"cursor {text!r:.60} is none of ours; take `next` of the page before") from exc
+        found = _CURSOR.fullmatch(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
+    except (binascii.Error, ValueError):
+        found = None
+    if found is None:
+        raise SettingError(f"cursor {text!r:.60} is none of ours; take `next` of the page before")
+    return Cursor(int(found[1]), TaskId(found[2]))

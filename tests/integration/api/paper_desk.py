@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from canoa.errors import UnknownAction, UnknownTask
+from canoa.recorder.desk import Desk
 from canoa.recorder.views import (
     ActionView,
-    Event,
     LetterPage,
     LetterView,
     Redriven,
@@ -24,10 +24,11 @@ from canoa.recorder.views import (
     TaskPage,
     TaskView,
 )
+from canoa.wire.event import Event
 from canoa.wire.ids import new_task_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
 AT = datetime(2025, 6, 1, 12, 30, tzinfo=UTC)
 
@@ -49,8 +50,8 @@ WAITING = TaskView(
 )
 
 
-class PaperDesk:
-    def __init__(self) -> None:
+class PaperDesk(Desk):
+    def __init__(self) -> None:  # not of a recorder
         self.requests: list[Request] = []
         self.asked: dict[str, Any] = {}
         self.error: Exception | None = None
@@ -129,8 +130,8 @@ class PaperDesk:
     async def letter(self, task_id: str) -> LetterView:
         raise UnknownTask(task_id)
 
-    async def redrive(self, task_ids: list[str]) -> Redriven:
-        return Redriven(redriven=task_ids, skipped=[])
+    async def redrive(self, task_ids: Sequence[str]) -> Redriven:
+        return Redriven(redriven=list(task_ids), skipped=[])
 
     async def redrive_all(self, *, action: str | None = None) -> Redriven:
         return Redriven(redriven=[f"all of {action}"], skipped=[])
