@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 
-from canoa import Canoa
+from canoa import Canoa, Context
 
 app = Canoa("depot")
 not_an_app = "a string"
@@ -36,3 +37,25 @@ def stick(folder: str) -> None:
     """Holds its thread for ever."""
     (Path(folder) / "started").touch()
     threading.Event().wait()
+
+
+@app.action(timeout=None)
+async def paint(ctx: Context, folder: str) -> str:
+    """Says how far it is, then ends once there is a file `release`."""
+    ctx.progress(0.4, "first coat")
+    return await hold(folder)
+
+
+@app.action()
+async def late(folder: str) -> float:
+    """When it ran."""
+    (Path(folder) / "ran").touch()
+    return time.time()
+
+
+@app.action()
+async def fragile(folder: str) -> str:
+    """Fails until there is a file `mended`."""
+    if not (Path(folder) / "mended").exists():
+        raise ValueError("no glue")
+    return "whole"
