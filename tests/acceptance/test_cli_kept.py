@@ -90,7 +90,7 @@ def test_a_task_that_nobody_knows_is_wrong_use(keeping: Shell, command: list[str
 
 def test_ctrl_c_leaves_the_task_alone_and_says_how_to_come_back(keeping: Shell, tmp_path: Path) -> None:
     waiting = keeping.start(str(CANOA), "submit", "depot.hold", in_folder(tmp_path), "--follow")
-    until((tmp_path / "started").exists)
+    waiting.wait_logged("waiting for depot.hold")
 
     waiting.send(signal.SIGINT)
 
@@ -105,7 +105,7 @@ def test_ctrl_c_leaves_the_task_alone_and_says_how_to_come_back(keeping: Shell, 
 def test_ctrl_c_cancels_the_task_where_that_was_asked_for(keeping: Shell, tmp_path: Path) -> None:
     command = ["submit", "depot.hold", in_folder(tmp_path), "--follow", "--cancel-on-interrupt"]
     waiting = keeping.start(str(CANOA), *command)
-    until((tmp_path / "started").exists)
+    waiting.wait_logged("waiting for depot.hold")
 
     waiting.send(signal.SIGINT)
 
@@ -191,7 +191,6 @@ def test_a_line_that_is_no_json_is_named(keeping: Shell) -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["depot.ecko", HELLO], "did you mean depot.echo?"),
         (["echo", HELLO], "is not an action's name"),
         (["depot.echo", "{text"], "not JSON"),
         (["depot.echo", HELLO, "--at", "tomorrow"], "--at 'tomorrow' is no time"),
@@ -200,13 +199,21 @@ def test_a_line_that_is_no_json_is_named(keeping: Shell) -> None:
     ],
 )
 def test_wrong_use_is_exit_2_and_names_value_or_remedy(keeping: Shell, args: list[str], says: str) -> None:
-    if "did you mean" in says and "CANOA_BROKER" in keeping.env:
-        says = "depot.ecko"  # a recorder serves any app, and knows the actions of none
     run = keeping.canoa("submit", *args)
 
     assert (run.returncode, run.stdout) == (2, "")
     assert says in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_an_action_that_was_mistyped_is_guessed(keeping: Shell) -> None:
+    submitted(keeping, "depot.echo", HELLO)
+
+    for command in (["submit"], ["call"]):
+        run = keeping.canoa(*command, "depot.ecko", HELLO)
+
+        assert (run.returncode, run.stdout) == (2, "")
+        assert run.stderr == "error: nobody offers action 'depot.ecko' here; did you mean depot.echo?\n"
 
 
 # --- Listing ------------------------------------------------------------------------------------------

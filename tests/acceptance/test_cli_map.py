@@ -129,7 +129,7 @@ def test_a_call_that_fails_is_exit_1_with_its_words(keeping: Shell) -> None:
 
 def test_an_interrupted_call_names_the_task(keeping: Shell, tmp_path: Path) -> None:
     calling = keeping.start(str(CANOA), "call", "depot.hold", in_folder(tmp_path), "--cancel-on-interrupt")
-    until((tmp_path / "started").exists)
+    assert "0 waiting, 1 workers" in calling.wait_logged("waiting for depot.hold")
 
     calling.send(signal.SIGINT)
 

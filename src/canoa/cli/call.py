@@ -33,7 +33,7 @@ def call(
         order = orders.one(action, arguments)
         with closing(open_calls(broker, action.partition(".")[0])) as calls:
             began_s = time.perf_counter()
-            with close_names_told(action, broker):
+            with close_names_told(action, broker), output.interrupts_told(waiting.IN_DOUBT):
                 (task_id,) = calls.start([order])
             if not isinstance(task_id, str):
                 raise task_id

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from canoa.recorder.views import TaskView
 
 PATIENCE_S: Final = 3.0
+IN_DOUBT: Final = "the task may have been submitted or not"
+"""What is known when Ctrl-C comes before the answer to a submit."""
 
 CancelOnInterrupt = Annotated[
     bool,

@@ -77,7 +77,7 @@ class KeptCalls:
         self._door.cancel(task_id)
 
     def depth(self, action: str) -> Depth | None:
-        return None
+        return self._door.depth(action)
 
     def close(self) -> None:
         self._door.close()
