@@ -19,7 +19,7 @@ def call(
     name: orders.ActionArgument,
     arguments: orders.JsonArgument = "{}",
     broker: BrokerUrl = None,
-    timeout: Annotated[float | None, typer.Option(help="Give up waiting after this many seconds.")] = None,
+    timeout: Annotated[float | None, typer.Option(min=0, help="Give up waiting after this many seconds.")] = None,
     cancel_on_interrupt: waiting.CancelOnInterrupt = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print task id and time, too.")] = False,
 ) -> None:
