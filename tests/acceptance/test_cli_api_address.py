@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -73,6 +74,20 @@ def test_an_address_at_which_nobody_answers_any_longer_is_exit_1(home: Shell) ->
     assert (called.returncode, called.stdout) == (1, "")
     assert f"nobody answers at the API's address http://{LOOPBACK}:{port}" in called.stderr
     assert "Traceback" not in called.stderr
+
+
+def test_who_waits_gets_the_result_also_when_it_was_killed_and_started_again(home: Shell, tmp_path: Path) -> None:
+    up = [str(CANOA), "up", DEPOT, "--port", str(free_port())]
+    first = home.start(*up)
+    first.wait_logged("Ctrl-C")
+    caller = home.start(str(CANOA), "call", "depot.hold", json.dumps({"folder": str(tmp_path)}))
+    caller.wait_logged("waiting for depot.hold")
+
+    first.kill()
+    (tmp_path / "release").touch()
+    home.start(*up).wait_logged("Ctrl-C")
+
+    assert (caller.wait(), caller.output()) == (0, '"held"\n')
 
 
 @pytest.mark.rabbitmq

@@ -83,6 +83,14 @@ def test_all_of_an_action_are_redriven_at_once(keeping: Shell, tmp_path: Path) -
         assert keeping.canoa("result", task_id, "--follow").stdout == '"whole"\n'
 
 
+def test_none_that_wait_is_said_and_no_error(keeping: Shell) -> None:
+    listed = keeping.canoa("dead", "list", "--action", "depot.echo")
+
+    assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "no dead letters wait\n")
+    assert keeping.canoa("tasks", "--action", "depot.nowhere").stderr == "no tasks are kept that fit\n"
+    assert keeping.canoa("tasks", "--action", "depot.nowhere", "--json").stdout == "[]\n"
+
+
 def test_which_ones_must_be_said(keeping: Shell) -> None:
     for args in ([], ["--all", "--action", "depot.fragile"], ["an-id", "--all"]):
         run = keeping.canoa("dead", "redrive", *args)
