@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.acceptance.shell import Shell
+from tests.acceptance.shell import CANOA, DEPOT, ROOT, Shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from canoa.testing import RabbitNode
 
 
 @pytest.fixture
@@ -26,3 +28,26 @@ def online(tmp_path: Path, rabbit_url: str) -> Iterator[Shell]:
     shell = Shell(tmp_path, env={"CANOA_BROKER": rabbit_url})
     yield shell
     shell.close()
+
+
+@pytest.fixture(
+    scope="module", params=["through the API", pytest.param("through the broker", marks=pytest.mark.rabbitmq)]
+)
+def keeping(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """A shell where the depot's tasks are kept: by `canoa up` in its folder, or by a recorder beside a worker."""
+    folder = tmp_path_factory.mktemp("keeping")
+    shell = Shell(folder, folder=folder)
+    shell.env["PYTHONPATH"] += f":{ROOT}"
+    if request.param == "through the API":
+        shell.start(str(CANOA), "up", DEPOT, "--port", "0").wait_logged("Ctrl-C")
+        yield shell
+        shell.close()
+        return
+    node: RabbitNode = request.getfixturevalue("rabbit_node")
+    vhost = node.add_vhost()
+    shell.env["CANOA_BROKER"] = node.url(vhost)
+    shell.start(str(CANOA), "recorder").wait_logged("recorder_ready")
+    shell.start_worker()
+    yield shell
+    shell.close()
+    node.release_vhost(vhost)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from pathlib import Path
 
 from canoa import Canoa, Context
@@ -46,3 +47,25 @@ def count(ctx: Context, text: str) -> int:
     ctx.logger.info("counted", letters=len(text))
     logging.getLogger("depot").warning("by other means")
     return len(text)
+
+
+@app.action(timeout=None)
+async def paint(ctx: Context, folder: str) -> str:
+    """Says how far it is, then ends once there is a file `release`."""
+    ctx.progress(0.4, "first coat")
+    return await hold(folder)
+
+
+@app.action()
+async def late(folder: str) -> float:
+    """When it ran."""
+    (Path(folder) / "ran").touch()
+    return time.time()
+
+
+@app.action()
+async def fragile(folder: str) -> str:
+    """Fails until there is a file `mended`."""
+    if not (Path(folder) / "mended").exists():
+        raise ValueError("no glue")
+    return "whole"

@@ -53,6 +53,17 @@ def test_the_actions_of_a_new_project_can_be_called(online: Shell, tmp_path: Pat
     assert (counted.returncode, counted.stdout) == (0, "25\n")
 
 
+def test_a_new_project_is_up_at_once_and_answers_without_a_broker(shell: Shell, tmp_path: Path) -> None:
+    said = shell.canoa("init", "shop").stderr
+    shell.folder = tmp_path / "shop"
+    _, up, call = [line.strip().partition("  #")[0].split(maxsplit=3) for line in said.splitlines()[2:]]
+
+    shell.start(str(CANOA), *up[1:], "--port", "0").wait_logged("Ctrl-C")
+    called = shell.canoa(*call[1:3], call[3].strip("' "))
+
+    assert (called.returncode, called.stdout) == (0, '"Hello, Ana!"\n')
+
+
 def test_the_next_commands_are_said_and_json_names_the_files(shell: Shell, tmp_path: Path) -> None:
     said = shell.canoa("init", "shop").stderr
     wrote = shell.canoa("init", "depot", "--json")

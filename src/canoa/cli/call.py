@@ -19,7 +19,7 @@ def call(
     name: orders.ActionArgument,
     arguments: orders.JsonArgument = "{}",
     broker: BrokerUrl = None,
-    timeout: Annotated[float | None, typer.Option(help="Give up waiting after this many seconds.")] = None,
+    timeout: Annotated[float | None, typer.Option(min=0, help="Give up waiting after this many seconds.")] = None,
     cancel_on_interrupt: waiting.CancelOnInterrupt = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print task id and time, too.")] = False,
 ) -> None:
@@ -33,7 +33,7 @@ def call(
         order = orders.one(action, arguments)
         with closing(open_calls(broker, action.partition(".")[0])) as calls:
             began_s = time.perf_counter()
-            with close_names_told(action, broker):
+            with close_names_told(action, broker), output.interrupts_told(waiting.IN_DOUBT):
                 (task_id,) = calls.start([order])
             if not isinstance(task_id, str):
                 raise task_id

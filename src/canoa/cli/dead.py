@@ -35,6 +35,9 @@ def list_(
         if as_json:
             output.data(found)
             return
+        if not found:
+            output.say("no dead letters wait")
+            return
         columns = ["task", "action", "reason", "attempts", "dead since", "error"]
         rows = [
             [each.task_id, each.action, each.reason, str(each.attempts), shown_time(each.dead_at), _first_line(each)]

@@ -5,19 +5,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from canoa import settings as settings_module
+from canoa.cli.folder import ADDRESS, TOKEN
 from canoa.errors import SettingError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from canoa.client.calls import Calls
     from canoa.client.door import Door
     from canoa.client.remote import Remote
-
-ADDRESS: Final = Path(".canoa") / "address"
-TOKEN: Final = Path(".canoa") / "token"
 
 
 def open_door(broker: str | None) -> Door:

@@ -32,12 +32,12 @@ UNBOUNDED: Final = 10_000
 
 def data(value: Any) -> None:
     """One JSON document on stdout."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    line(msgspec.json.encode(value).decode())
 
 
 def line(text: str) -> None:
-    """One line of data that is not JSON: an id."""
-    sys.stdout.write(text + "\n")
+    """One line of data. At once, since whoever reads it through a pipe may wait for it."""
+    print(text, flush=True)
 
 
 def say(text: str = "") -> None:

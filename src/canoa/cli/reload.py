@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from canoa.cli import output
-from canoa.errors import SettingError
+from canoa.cli.loading import needs_extra
 from canoa.logs import get_logger
 
 log = get_logger(__name__)
@@ -34,12 +34,8 @@ _PROGRAM: Final = "from canoa.cli import main; main()"
 
 def supervise(target: str) -> int:
     """Run this very command without `--reload` in a child, until told to stop. The exit code is the child's."""
-    try:
+    with needs_extra("canoa worker --reload", "server"):
         import watchfiles  # noqa: F401 - here, so that it is said at once
-    except ModuleNotFoundError as exc:
-        raise SettingError(
-            f"`canoa worker --reload` needs {exc.name}; install it with: pip install 'canoa[server]'"
-        ) from exc
     arguments = [each for each in sys.argv[1:] if each != FLAG]
     command = [sys.executable, "-c", _PROGRAM, *arguments]
     return asyncio.run(_Supervisor(command, app_folder(target)).run())

@@ -32,14 +32,14 @@ def result(
 
     While it waits, a terminal shows how far the task is. Ctrl-C ends the wait, not the task.
     """
-    with output.errors_explained():
-        with closing(open_door(broker)) as door:
+    with output.errors_explained(as_json=as_json), closing(open_door(broker)) as door:
+        view = door.result(task_id)
+        if view.task.state != ENDED and (follow or wait):
+            with suppress(TaskEnded, ResultNotReady):  # said below, with all the rest
+                wait_s = None if follow else wait
+                waiting.result_of(KeptCalls(door), task_id, view.task.action, wait_s=wait_s)
             view = door.result(task_id)
-            if view.task.state != ENDED and (follow or wait):
-                with suppress(TaskEnded, ResultNotReady):  # said below, with all the rest
-                    wait_s = None if follow else wait
-                    waiting.result_of(KeptCalls(door), task_id, view.task.action, wait_s=wait_s)
-                view = door.result(task_id)
+    with output.errors_explained():
         if as_json:
             output.data(view)
         if view.task.state != ENDED:

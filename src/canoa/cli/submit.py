@@ -64,7 +64,8 @@ def submit(
             if order is None:
                 _submit_lines(door, action, lines, options, as_json=as_json)
                 return
-            (done,) = door.submit([order])
+            with output.interrupts_told(waiting.IN_DOUBT):
+                (done,) = door.submit([order])
             if not is_waiting:
                 _show(done, as_json=as_json)
                 return
@@ -79,10 +80,11 @@ def submit(
 def _submit_lines(door: Door, action: str, path: str, options: SubmitOptions, *, as_json: bool) -> None:
     count = 0
     try:
-        for part in orders.in_parts(orders.lines(action, path, options), AT_ONCE):
-            for done in door.submit(part):
-                _show(done, as_json=as_json)
-            count += len(part)
+        with output.interrupts_told("the last lines may have been submitted or not"):
+            for part in orders.in_parts(orders.lines(action, path, options), AT_ONCE):
+                for done in door.submit(part):
+                    _show(done, as_json=as_json)
+                count += len(part)
     finally:
         output.say(f"submitted {count} tasks")
 

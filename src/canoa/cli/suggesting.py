@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canoa import errors
 from canoa.cli.opening import open_door
@@ -13,21 +13,28 @@ from canoa.errors import CanoaError, UnknownAction
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+LOOK_AT_TASKS: Final = 500
+CLOSE: Final = 0.8
+SHOWN: Final = 8
+
 
 @contextmanager
 def close_names_told(action: str, broker: str | None) -> Iterator[None]:
-    """An `UnknownAction` from the block also names those that look like it."""
+    """An `UnknownAction` from the block names those that look like it, or those that there are."""
     try:
         yield
     except UnknownAction as exc:
-        close = difflib.get_close_matches(action, _known(broker), n=3, cutoff=0.6)
-        if not close:
+        known = _known(broker)
+        if not known:
             raise
-        raise errors.named("UnknownAction", f"{exc}; did you mean {' or '.join(close)}?") or exc from exc
+        close = difflib.get_close_matches(action, known, n=2, cutoff=CLOSE)
+        hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known[:SHOWN])}"
+        raise errors.named("UnknownAction", f"nobody offers action {action!r} here; {hint}") or exc from exc
 
 
 def _known(broker: str | None) -> list[str]:
-    """As far as whoever keeps tasks knows. Only a hint: no answer is no error."""
+    """As far as whoever keeps tasks knows, by its app or by the tasks it saw. Only a hint: no answer is no error."""
     with suppress(CanoaError), closing(open_door(broker)) as door:
-        return [each.action for each in door.actions()]
+        offered = [each.action for each in door.actions()]
+        return offered or sorted({each.action for each in door.tasks(limit=LOOK_AT_TASKS).tasks} - {""})
     return []

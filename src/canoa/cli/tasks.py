@@ -44,6 +44,9 @@ def tasks(
         if as_json:
             output.data(found)
             return
+        if not found:
+            output.say("no tasks are kept that fit")
+            return
         _show_all(found)
         if is_more:
             output.say(f"there are more; --limit {limit * 2} shows them")

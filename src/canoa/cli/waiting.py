@@ -5,6 +5,7 @@ Leaving early leaves the task alone, and says how to come back to it; `--cancel-
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -15,12 +16,14 @@ from canoa.cli import output, progress
 from canoa.errors import CanoaError, ResultNotReady
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from canoa.client.calls import Calls
-    from canoa.recorder.views import TaskView
+
+QUIET_S: Final = 0.3
+"""Nobody needs a bar for what ends at once."""
 
 PATIENCE_S: Final = 3.0
+IN_DOUBT: Final = "the task may have been submitted or not"
+"""What is known when Ctrl-C comes before the answer to a submit."""
 
 CancelOnInterrupt = Annotated[
     bool,
@@ -34,31 +37,31 @@ CancelOnInterrupt = Annotated[
 def result_of(calls: Calls, task_id: str, action: str, *, wait_s: float | None, is_cancelling: bool = False) -> Any:
     """The result, or what ended the task instead. Ctrl-C ends the program with 130."""
     try:
-        with progress.task_watched(action) as watch:
-            return _finished(calls, task_id, action, wait_s, watch)
+        return _finished(calls, task_id, action, wait_s)
     except ResultNotReady as exc:
-        raise ResultNotReady(f"{exc}; {_left(calls, task_id, is_cancelling)}") from exc
+        left = _left(calls, task_id, is_cancelling)
+        raise ResultNotReady(f"task {task_id} ({action}) has no result after {wait_s:g} s; {left}") from exc
     except KeyboardInterrupt:
         output.say(f"interrupted: task {task_id} ({action}): {_left(calls, task_id, is_cancelling)}")
         raise typer.Exit(output.INTERRUPTED) from None
 
 
-def _finished(
-    calls: Calls, task_id: str, action: str, wait_s: float | None, watch: Callable[[TaskView], None] | None
-) -> Any:
-    """After a while, say what it waits for: a task whose workers are away waits for ever, and should do so visibly."""
-    if wait_s is not None and wait_s <= PATIENCE_S:
-        return calls.finish(task_id, wait_s=wait_s, watch=watch)
-    began_s = time.monotonic()
-    try:
-        return calls.finish(task_id, wait_s=PATIENCE_S, watch=watch)
-    except ResultNotReady:
-        _say_what_it_waits_for(calls, task_id, action)
-    left_s = None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began_s))
-    try:
-        return calls.finish(task_id, wait_s=left_s, watch=watch)
-    except ResultNotReady as exc:
-        raise ResultNotReady(f"task {task_id} ({action}) has no result after {wait_s:g} s") from exc
+def _finished(calls: Calls, task_id: str, action: str, wait_s: float | None) -> Any:
+    """First quietly, then with a bar. After a while, say what it waits for: a task whose workers are away waits for
+    ever, and should do so visibly."""
+    give_up_s = math.inf if wait_s is None else time.monotonic() + wait_s
+    with suppress(ResultNotReady):
+        return calls.finish(task_id, wait_s=min(QUIET_S, _until(give_up_s)))
+    with progress.task_watched(action) as watch:
+        with suppress(ResultNotReady):
+            return calls.finish(task_id, wait_s=min(PATIENCE_S, _until(give_up_s)), watch=watch)
+        if _until(give_up_s):
+            _say_what_it_waits_for(calls, task_id, action)
+        return calls.finish(task_id, wait_s=None if wait_s is None else _until(give_up_s), watch=watch)
+
+
+def _until(give_up_s: float) -> float:
+    return max(0.0, give_up_s - time.monotonic())
 
 
 def _say_what_it_waits_for(calls: Calls, task_id: str, action: str) -> None:

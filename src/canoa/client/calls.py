@@ -10,7 +10,16 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from canoa.client.door import ENDED, result_of
-from canoa.errors import ArgumentsRefused, PayloadTooLarge, ResultNotReady
+from canoa.errors import (
+    ApiUnreachable,
+    ArgumentsRefused,
+    BrokerUnreachable,
+    DeliveryUnknown,
+    NobodyKeeps,
+    PayloadTooLarge,
+    ResultNotReady,
+    StoreUnreachable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,10 +28,16 @@ if TYPE_CHECKING:
     from canoa.broker.port import Depth
     from canoa.client.door import Door, Order
     from canoa.client.handle import Handle
-    from canoa.recorder.views import TaskView
+    from canoa.recorder.views import ResultView, TaskView
 
 LOOK_EVERY_S: Final = 0.3
 """How often somebody who watches sees how far a task is."""
+
+BACK_WITHIN_S: Final = 30.0
+"""How long a wait goes on while nobody answers: `canoa up` or a recorder that was killed is started again."""
+
+ASK_AGAIN_S: Final = 0.5
+AWAY: Final = (ApiUnreachable, BrokerUnreachable, DeliveryUnknown, NobodyKeeps, StoreUnreachable)
 
 Started: TypeAlias = str | ArgumentsRefused | PayloadTooLarge
 """A task's id, or why this one was refused; whatever would meet the others as well is raised."""
@@ -65,7 +80,7 @@ class KeptCalls:
         give_up_s = None if wait_s is None else time.monotonic() + wait_s
         while True:
             left_s = step_s if give_up_s is None else max(0.0, min(step_s, give_up_s - time.monotonic()))
-            view = self._door.result(task_id, wait_s=left_s)
+            view = self._seen(task_id, left_s)
             if view.task.state == ENDED:
                 return result_of(view)
             if watch is not None:
@@ -73,11 +88,22 @@ class KeptCalls:
             if give_up_s is not None and time.monotonic() >= give_up_s:
                 raise ResultNotReady(f"task {task_id} ({view.task.action}) has no result after {wait_s:g} s")
 
+    def _seen(self, task_id: str, wait_s: float) -> ResultView:
+        """What was accepted outlives whoever answers for it, so a restart of that is waited out."""
+        give_up_s = time.monotonic() + BACK_WITHIN_S
+        while True:
+            try:
+                return self._door.result(task_id, wait_s=wait_s)
+            except AWAY:
+                if time.monotonic() > give_up_s:
+                    raise
+                time.sleep(ASK_AGAIN_S)
+
     def cancel(self, task_id: str) -> None:
         self._door.cancel(task_id)
 
     def depth(self, action: str) -> Depth | None:
-        return None
+        return self._door.depth(action)
 
     def close(self) -> None:
         self._door.close()

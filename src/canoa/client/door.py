@@ -17,6 +17,7 @@ from canoa.wire.result import Failure, ended_error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from canoa.broker.port import Depth
     from canoa.recorder.views import (
         ActionView,
         LetterPage,
@@ -74,7 +75,11 @@ class Door(Protocol):
 
     def redrive_all(self, *, action: str | None = None) -> Redriven: ...
 
-    def actions(self) -> list[ActionView]: ...
+    def actions(self) -> list[ActionView]:
+        """Those that whoever answers knows by their parameters; a recorder that serves any app knows none."""
+
+    def depth(self, action: str) -> Depth | None:
+        """How many tasks wait for an action, and how many workers take them; None where that is not known."""
 
     def close(self) -> None:
         """Closing twice is allowed."""

@@ -25,6 +25,7 @@ from canoa.recorder.views import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from canoa.broker.port import Depth
     from canoa.client.door import Door, Order
 
 T = TypeVar("T")
@@ -105,6 +106,10 @@ class Questions:
 
     def actions(self) -> list[ActionView]:
         return self._ask("actions", list[ActionView])
+
+    def depth(self, action: str) -> Depth | None:
+        """The broker itself knows."""
+        return self._app.sync.run(self._app.depth(action))
 
     # --- Asking ---------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from canoa.broker.port import Depth
 from canoa.client.http_link import HttpLink
 from canoa.errors import CanoaError
 from canoa.recorder.views import (
@@ -110,6 +111,12 @@ class Remote:
 
     def actions(self) -> list[ActionView]:
         return _read(self._link.get("/actions"), list[ActionView])
+
+    def depth(self, action: str) -> Depth | None:
+        for each in self.actions():
+            if each.action == action and each.waiting is not None and each.workers is not None:
+                return Depth(messages=each.waiting, consumers=each.workers)
+        return None
 
     # --- Looking on -----------------------------------------------------------------------------------
 
