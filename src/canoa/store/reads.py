@@ -16,7 +16,7 @@ from sqlalchemy.dialects.sqlite import pysqlite
 
 from canoa.execution.outcome import Outcome
 from canoa.store.ledger import OPEN
-from canoa.store.packing import unpack_message
+from canoa.store.packing import plain, plain_or_none, unpack_message
 from canoa.store.port import Letter, NewTask, State, TaskFilter, TaskRow
 from canoa.store.schema import letters, tasks
 from canoa.vocabulary import ActionName, NodeId, TaskId
@@ -56,11 +56,11 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def task(dialect: str, task_id: TaskId) -> Asked:
-    return _asked(_task_query(dialect), id=task_id)
+    return _asked(_task_query(dialect), id=plain(task_id))
 
 
 def result(dialect: str, task_id: TaskId) -> Asked:
-    return _asked(_result_query(dialect), id=task_id)
+    return _asked(_result_query(dialect), id=plain(task_id))
 
 
 def task_page(dialect: str, wanted: TaskFilter, *, limit: int, before: Cursor | None) -> Asked | None:
@@ -69,7 +69,7 @@ def task_page(dialect: str, wanted: TaskFilter, *, limit: int, before: Cursor | 
     if not standings:
         return None
     query = _page_query(dialect, standings, by_action=wanted.action is not None, is_first=before is None)
-    return _asked(query, action=wanted.action, limit=limit, **_place(before))
+    return _asked(query, action=plain_or_none(wanted.action), limit=limit, **_place(before))
 
 
 def unfinished(dialect: str, *, limit: int, after: Cursor | None) -> Asked:
@@ -77,12 +77,12 @@ def unfinished(dialect: str, *, limit: int, after: Cursor | None) -> Asked:
 
 
 def letter(dialect: str, task_id: TaskId) -> Asked:
-    return _asked(_letter_query(dialect), id=task_id)
+    return _asked(_letter_query(dialect), id=plain(task_id))
 
 
 def letter_page(dialect: str, *, limit: int, action: ActionName | None, before: Cursor | None) -> Asked:
     query = _letters_query(dialect, by_action=action is not None, is_first=before is None)
-    return _asked(query, action=action, limit=limit, **_place(before))
+    return _asked(query, action=plain_or_none(action), limit=limit, **_place(before))
 
 
 # --- Rows in the port's words -----------------------------------------------------------------------
@@ -227,7 +227,7 @@ def _standings(wanted: TaskFilter) -> tuple[str, ...]:
 
 
 def _place(cursor: Cursor | None) -> dict[str, object]:
-    return {} if cursor is None else {"at_ms": cursor.at_ms, "id": cursor.id}
+    return {} if cursor is None else {"at_ms": cursor.at_ms, "id": plain(cursor.id)}
 
 
 def _compiled(dialect: str, query: sa.Select[Any]) -> Query:
