@@ -99,7 +99,7 @@ def needs_of(changes: Iterable[Change]) -> Needs:
             case End():
                 needs.tasks[plain(change.task_id)] = None
                 if change.outcome.value in _BURIED:
-                    needs.messages[plain(change.task_id)] = None
+                    needs.messages[plain(change.task_id)] = needs.letters[plain(change.task_id)] = None
             case Progress():
                 needs.tasks[plain(change.task_id)] = None
             case Bury():
@@ -137,6 +137,11 @@ class Ledger:
     def new_letters(self) -> list[LetterRecord]:
         """Those of `letters` that are not there yet."""
         return [letter for task_id, letter in self.letters.items() if task_id not in self._known_letters]
+
+    @property
+    def changed_letters(self) -> list[LetterRecord]:
+        """The others."""
+        return [letter for task_id, letter in self.letters.items() if task_id in self._known_letters]
 
     def updated_tasks(self, *, with_message: bool, with_result: bool) -> list[TaskRecord]:
         """To update: those of which exactly these blobs have changed, besides the other columns."""

@@ -24,6 +24,8 @@ from canoa.vocabulary import ActionName, NodeId, TaskId
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from asyncpg import Record
+
     from canoa.store.port import Cursor
 
 DIALECTS: Final[Mapping[str, sa.Dialect]] = {
@@ -36,7 +38,7 @@ _OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
 TASK_COLUMNS: Final = tuple(tasks.c)[:-2]  # without the blobs
 LETTER_COLUMNS: Final = tuple(letters.c)[:-1]
 
-Row: TypeAlias = "Sequence[Any]"
+Row: TypeAlias = "Sequence[Any] | Record"
 _Column: TypeAlias = "sa.ColumnElement[Any]"
 
 
