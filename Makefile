@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help up test check lint bench-pool torture-pool format lock clean rabbitmq
+.PHONY: help up test check lint bench-pool torture-pool format lock clean rabbitmq postgresql
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -16,11 +16,11 @@ help: ## List the targets
 up: .venv/ready ## Run the example app: a worker and its API on 127.0.0.1:8420
 	@exec $(BIN)/canoa up examples.shop:app
 
-test: .venv/ready rabbitmq lint ## Linters, then every test, with real brokers
+test: .venv/ready rabbitmq postgresql lint ## Linters, then every test, with real brokers and databases
 	@$(BIN)/pytest
 
-check: .venv/ready lint ## Linters and the tests that need no broker, within a minute
-	@$(BIN)/pytest -q -m "not rabbitmq" $(wildcard tests/unit tests/contract)
+check: .venv/ready lint ## Linters and the tests that need no server, within a minute
+	@$(BIN)/pytest -q -m "not rabbitmq and not postgres" $(wildcard tests/unit tests/contract)
 
 lint: .venv/ready
 	@$(BIN)/ruff format --check .
@@ -51,6 +51,9 @@ clean: ## Remove the environments and all that was generated
 
 rabbitmq:
 	@.ci/apt-install rabbitmq-server=rabbitmq-server
+
+postgresql:
+	@.ci/apt-install initdb=postgresql
 
 .venv/ready: requirements/dev.lock pyproject.toml
 	@.ci/environment .venv requirements/dev.lock "$(PYTHON)"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 import msgspec
 
 from canoa.broker import topology
-from canoa.store.packing import pack, unpack_message
+from canoa.store.packing import pack, plain, plain_or_none, unpack_message
 from canoa.store.port import (
     BURIED,
     Accept,
@@ -28,6 +28,7 @@ from canoa.store.port import (
     Sent,
     State,
 )
+from canoa.vocabulary import TaskId
 from canoa.wire.ids import made_at_s
 from canoa.wire.letter import redriven, run_of
 
@@ -94,17 +95,17 @@ def needs_of(changes: Iterable[Change]) -> Needs:
     for change in changes:
         match change:
             case Accept():
-                needs.tasks[change.task.id] = None
+                needs.tasks[plain(change.task.id)] = None
             case End():
-                needs.tasks[change.task_id] = None
+                needs.tasks[plain(change.task_id)] = None
                 if change.outcome.value in _BURIED:
-                    needs.messages[change.task_id] = None
+                    needs.messages[plain(change.task_id)] = needs.letters[plain(change.task_id)] = None
             case Progress():
-                needs.tasks[change.task_id] = None
+                needs.tasks[plain(change.task_id)] = None
             case Bury():
-                needs.tasks[change.letter.task_id] = needs.letters[change.letter.task_id] = None
+                needs.tasks[plain(change.letter.task_id)] = needs.letters[plain(change.letter.task_id)] = None
             case Redrive():
-                needs.tasks[change.task_id] = needs.letters[change.task_id] = None
+                needs.tasks[plain(change.task_id)] = needs.letters[plain(change.task_id)] = None
             case Sent():
                 pass
             case _:
@@ -118,11 +119,12 @@ class Ledger:
     def __init__(self, tasks: Iterable[TaskRecord], letters: Iterable[LetterRecord]) -> None:
         self._tasks = {task.id: task for task in tasks}
         self._letters = {letter.task_id: letter for letter in letters}
+        self._known_letters = frozenset(self._letters)
         self._touched: dict[str, TaskRecord] = {}
         self._new: dict[str, TaskRecord] = {}
         self._with_message: set[str] = set()
         self._with_result: set[str] = set()
-        self.letters: dict[str, LetterRecord] = {}  # to insert or replace
+        self.letters: dict[str, LetterRecord] = {}  # to insert or replace, by task
         self.outbox: list[tuple[str, bytes]] = []  # task id, publication
         self.sent: list[int] = []  # to delete from the outbox
 
@@ -130,6 +132,16 @@ class Ledger:
     def new_tasks(self) -> Iterable[TaskRecord]:
         """To insert."""
         return self._new.values()
+
+    @property
+    def new_letters(self) -> list[LetterRecord]:
+        """Those of `letters` that are not there yet."""
+        return [letter for task_id, letter in self.letters.items() if task_id not in self._known_letters]
+
+    @property
+    def changed_letters(self) -> list[LetterRecord]:
+        """The others."""
+        return [letter for task_id, letter in self.letters.items() if task_id in self._known_letters]
 
     def updated_tasks(self, *, with_message: bool, with_result: bool) -> list[TaskRecord]:
         """To update: those of which exactly these blobs have changed, besides the other columns."""
@@ -163,11 +175,12 @@ class Ledger:
     # --- One change ---------------------------------------------------------------------------------
 
     def _accept(self, change: Accept) -> Accepted:
-        known = self._tasks.get(change.task.id)
+        known = self._tasks.get(plain(change.task.id))
         if known is None:
-            self._add(_accepted(change.task))
+            task = _accepted(change.task)
+            self._add(task)
             if change.outbox is not None:
-                self.outbox.append((change.task.id, pack(change.outbox)))
+                self.outbox.append((task.id, pack(change.outbox)))
             return Accepted(is_new=True)
         if known.standing not in OPEN:
             return Accepted(is_new=False, is_ended=True)
@@ -178,7 +191,7 @@ class Ledger:
         return Accepted(is_new=False)
 
     def _end(self, change: End) -> Ended:
-        task = self._tasks.get(change.task_id)
+        task = self._tasks.get(plain(change.task_id))
         if task is None:
             task = _never_seen(change)
             self._add(task)
@@ -193,49 +206,49 @@ class Ledger:
         return Ended(is_first=True, reply_to=tuple(task.reply_to.split()))
 
     def _progress(self, change: Progress) -> Answer:
-        task = self._tasks.get(change.task_id)
+        task = self._tasks.get(plain(change.task_id))
         if task is None or task.standing not in OPEN or change.attempt < task.attempts:
             return None
         if change.attempt > task.attempts or task.started_ms is None:
             task.started_ms = change.at_ms
         task.standing = _RUNNING
         task.attempts = change.attempt
-        task.node_id = _plain(change.node_id)
+        task.node_id = plain_or_none(change.node_id)
         task.progress = _fraction(change.fraction)
-        task.progress_text = _plain(change.text)
+        task.progress_text = plain_or_none(change.text)
         self._touch(task)
         return None
 
     def _bury(self, change: Bury) -> bool:
-        letter = change.letter
-        task, known = self._tasks.get(letter.task_id), self._letters.get(letter.task_id)
+        letter, task_id = change.letter, plain(change.letter.task_id)
+        task, known = self._tasks.get(task_id), self._letters.get(task_id)
         if known is not None and (task is not None or known.dead_ms >= letter.dead_ms):
             return False
         if task is not None and task.has_message:
             return False
-        record = LetterRecord(
-            letter.task_id,
-            letter.action,
+        self.letters[task_id] = self._letters[task_id] = LetterRecord(
+            task_id,
+            plain(letter.action),
             letter.reason.value,
-            _plain(letter.error) or "",
-            _plain(letter.traceback) or "",
+            plain(letter.error),
+            plain(letter.traceback),
             letter.attempts,
-            _plain(letter.node_id),
-            letter.origin,
+            plain_or_none(letter.node_id),
+            plain(letter.origin),
             letter.dead_ms,
             None,
             pack(change.message),
         )
-        self.letters[letter.task_id] = self._letters[letter.task_id] = record
         return True
 
     def _redrive(self, change: Redrive) -> bool:
-        letter, task = self._letters.get(change.task_id), self._tasks.get(change.task_id)
+        task_id = TaskId(plain(change.task_id))
+        letter, task = self._letters.get(task_id), self._tasks.get(task_id)
         if letter is None or letter.redriven_ms is not None or (task is not None and task.standing in OPEN):
             return False
         dead = unpack_message(letter.message)
         run = 1 + max(run_of(dead), task.run if task is not None else 0)
-        publication = redriven(dead, task_id=change.task_id, run=run, origin=letter.origin)
+        publication = redriven(dead, task_id=task_id, run=run, origin=letter.origin)
         if task is None:
             task = _unkept(letter)
             self._add(task)
@@ -266,8 +279,8 @@ class Ledger:
 
 def _accepted(task: NewTask) -> TaskRecord:
     return TaskRecord(
-        id=task.id,
-        action=task.action,
+        id=plain(task.id),
+        action=plain(task.action),
         standing=_WAITING,
         submitted_ms=task.submitted_ms,
         due_ms=task.due_ms,
@@ -281,8 +294,8 @@ def _accepted(task: NewTask) -> TaskRecord:
 def _never_seen(change: End) -> TaskRecord:
     """A task that ended without having been accepted here."""
     return TaskRecord(
-        id=change.task_id,
-        action=change.action,
+        id=plain(change.task_id),
+        action=plain(change.action),
         standing=_WAITING,
         submitted_ms=_submitted_ms(change.task_id, otherwise_ms=change.started_ms or change.ended_ms),
         run=change.run,
@@ -304,8 +317,8 @@ def _close(task: TaskRecord, change: End) -> None:
     task.started_ms = change.started_ms
     task.ended_ms = change.ended_ms
     task.attempts = change.attempts
-    task.node_id = _plain(change.node_id)
-    task.error = _plain(change.error)
+    task.node_id = plain_or_none(change.node_id)
+    task.error = plain_or_none(change.error)
     task.result = pack(change.result)
 
 
@@ -325,7 +338,7 @@ def _letter_of(task: TaskRecord, message: bytes, change: End) -> LetterRecord:
         task.action,
         change.outcome.value,
         task.error or "",
-        _plain(change.traceback) or "",
+        plain(change.traceback),
         change.attempts,
         task.node_id,
         topology.action_queue_name(task.action),
@@ -340,20 +353,13 @@ def _letter_of(task: TaskRecord, message: bytes, change: End) -> LetterRecord:
 
 def _with_names(names: str, more: str | None) -> str:
     """Queue names with a space between, each once, in the order they came."""
-    return " ".join(dict.fromkeys([*names.split(), *more.split()])) if more else names
+    return " ".join(dict.fromkeys([*names.split(), *plain(more).split()])) if more else names
 
 
 def _submitted_ms(task_id: str, *, otherwise_ms: int) -> int:
-    made_s = made_at_s(task_id)  # type: ignore[arg-type]
+    made_s = made_at_s(TaskId(task_id))
     return otherwise_ms if made_s is None else round(made_s * 1000)
 
 
 def _fraction(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else min(1.0, max(0.0, value))
-
-
-def _plain(text: str | None) -> str | None:
-    """What every database can keep: no NUL, no half of a surrogate pair."""
-    if text is None or (text.isascii() and "\0" not in text):
-        return text
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Messages and publications as the blobs that a store keeps: msgpack, with the names of the fields."""
+"""What a store puts into its columns: messages and publications as msgpack with named fields, text made plain."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ from canoa.broker.port import Message, Publication
 _encoder = msgspec.msgpack.Encoder()
 # Untyped: a header may be text or bytes, and msgspec does not choose between the two by type.
 _decoder = msgspec.msgpack.Decoder()
+
+
+def plain(text: str) -> str:
+    """What every database can keep: no NUL, no half of a surrogate pair. Almost always the text itself."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def plain_or_none(text: str | None) -> str | None:
+    return None if text is None else plain(text)
 
 
 def pack(what: Message | Publication) -> bytes:

@@ -16,13 +16,15 @@ from sqlalchemy.dialects.sqlite import pysqlite
 
 from canoa.execution.outcome import Outcome
 from canoa.store.ledger import OPEN
-from canoa.store.packing import unpack_message
+from canoa.store.packing import plain, plain_or_none, unpack_message
 from canoa.store.port import Letter, NewTask, State, TaskFilter, TaskRow
 from canoa.store.schema import letters, tasks
 from canoa.vocabulary import ActionName, NodeId, TaskId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from asyncpg import Record
 
     from canoa.store.port import Cursor
 
@@ -36,7 +38,7 @@ _OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
 TASK_COLUMNS: Final = tuple(tasks.c)[:-2]  # without the blobs
 LETTER_COLUMNS: Final = tuple(letters.c)[:-1]
 
-Row: TypeAlias = "Sequence[Any]"
+Row: TypeAlias = "Sequence[Any] | Record"
 _Column: TypeAlias = "sa.ColumnElement[Any]"
 
 
@@ -56,11 +58,11 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def task(dialect: str, task_id: TaskId) -> Asked:
-    return _asked(_task_query(dialect), id=task_id)
+    return _asked(_task_query(dialect), id=plain(task_id))
 
 
 def result(dialect: str, task_id: TaskId) -> Asked:
-    return _asked(_result_query(dialect), id=task_id)
+    return _asked(_result_query(dialect), id=plain(task_id))
 
 
 def task_page(dialect: str, wanted: TaskFilter, *, limit: int, before: Cursor | None) -> Asked | None:
@@ -69,7 +71,7 @@ def task_page(dialect: str, wanted: TaskFilter, *, limit: int, before: Cursor | 
     if not standings:
         return None
     query = _page_query(dialect, standings, by_action=wanted.action is not None, is_first=before is None)
-    return _asked(query, action=wanted.action, limit=limit, **_place(before))
+    return _asked(query, action=plain_or_none(wanted.action), limit=limit, **_place(before))
 
 
 def unfinished(dialect: str, *, limit: int, after: Cursor | None) -> Asked:
@@ -77,12 +79,12 @@ def unfinished(dialect: str, *, limit: int, after: Cursor | None) -> Asked:
 
 
 def letter(dialect: str, task_id: TaskId) -> Asked:
-    return _asked(_letter_query(dialect), id=task_id)
+    return _asked(_letter_query(dialect), id=plain(task_id))
 
 
 def letter_page(dialect: str, *, limit: int, action: ActionName | None, before: Cursor | None) -> Asked:
     query = _letters_query(dialect, by_action=action is not None, is_first=before is None)
-    return _asked(query, action=action, limit=limit, **_place(before))
+    return _asked(query, action=plain_or_none(action), limit=limit, **_place(before))
 
 
 # --- Rows in the port's words -----------------------------------------------------------------------
@@ -227,7 +229,7 @@ def _standings(wanted: TaskFilter) -> tuple[str, ...]:
 
 
 def _place(cursor: Cursor | None) -> dict[str, object]:
-    return {} if cursor is None else {"at_ms": cursor.at_ms, "id": cursor.id}
+    return {} if cursor is None else {"at_ms": cursor.at_ms, "id": plain(cursor.id)}
 
 
 def _compiled(dialect: str, query: sa.Select[Any]) -> Query:

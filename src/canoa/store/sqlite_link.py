@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable
+from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable, WrongUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +73,8 @@ class SqliteLink:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except sqlite3.Error as exc:
             raise translated(exc, self._path) from exc
+        except OverflowError as exc:
+            raise WrongUse(f"a value that the store {self._path} cannot keep: {exc}") from exc
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:  # its opening failed

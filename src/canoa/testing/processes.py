@@ -1,4 +1,4 @@
-"""A server and its helper as one process group: they start together and none outlives the others.
+"""A server, and a helper if it has one, as one process group: they start together and none outlives the others.
 
 A small shell leads the group. It ends all of it when the server ends, and, unless the group is detached, when the
 process that started it is gone, however that died. Nothing here knows which server it is.
@@ -34,13 +34,13 @@ _GUARD = "{ read -r _ <&3; kill -KILL 0; } &"
 
 
 class ProcessGroup:
-    """`helper` and `server`, running with `env` in `folder`, their output in `output`."""
+    """`server`, and `helper` if there is one, running with `env` in `folder`, their output in `output`."""
 
     def __init__(
         self,
         server: Sequence[str],
         *,
-        helper: Sequence[str],
+        helper: Sequence[str] = (":",),
         env: Mapping[str, str],
         folder: Path,
         output: Path,
@@ -104,6 +104,16 @@ def is_alive(pid: int) -> bool:
     except OSError:  # gone just now, or a system without /proc
         return not Path("/proc/self").exists()
     return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def children(pid: int) -> list[int]:
+    """The processes it started and that still run; none where that cannot be seen."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # gone just now
+            if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(path.parent.name))
+    return found
 
 
 def command_line(pid: int) -> str:

@@ -1,19 +1,23 @@
-"""Fixtures for pytest: a RabbitMQ node per run, a virtual host per test, proxies that misbehave.
+"""Fixtures for pytest: a RabbitMQ and a PostgreSQL per run, a virtual host or database per test, proxies that fail.
 
-Switched on by `pytest_plugins = ["canoa.testing.pytest_plugin"]` in a top-level `conftest.py`. A missing RabbitMQ is
-a failure, never a skip. Tests that use the node carry the marker `rabbitmq`, so `-m "not rabbitmq"` leaves them out.
+Switched on by `pytest_plugins = ["canoa.testing.pytest_plugin"]` in a top-level `conftest.py`. A missing server is a
+failure, never a skip. Tests that use one carry the marker `rabbitmq` or `postgres`, so `-m "not rabbitmq"` leaves them
+out.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
 
+from canoa.testing.postgres import PostgresNode
 from canoa.testing.proxy import TcpProxy
 from canoa.testing.rabbitmq import RabbitNode
 
@@ -31,6 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "rabbit_node" in getattr(item, "fixturenames", ()):
             item.add_marker("rabbitmq")
+        if "postgres_node" in getattr(item, "fixturenames", ()):
+            item.add_marker("postgres")
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +53,25 @@ def rabbit_url(rabbit_node: RabbitNode) -> Iterator[str]:
     vhost = rabbit_node.add_vhost()
     yield rabbit_node.url(vhost)
     rabbit_node.release_vhost(vhost)
+
+
+@pytest.fixture(scope="session")
+def postgres_node() -> Iterator[PostgresNode]:
+    """One private PostgreSQL for the whole run. A test may kill or restart it: put it right again."""
+    # Not below pytest's own folder: root's is closed to the user as whom the server then runs.
+    with tempfile.TemporaryDirectory(prefix="canoa-postgres-") as folder:
+        Path(folder).chmod(0o755)
+        with PostgresNode(Path(folder)) as node:
+            yield node
+
+
+@pytest.fixture
+def postgres_url(postgres_node: PostgresNode) -> Iterator[str]:
+    """The URL of an empty database that only this test uses."""
+    postgres_node.start()  # the test before may have failed between kill and restart
+    database = postgres_node.add_database()
+    yield postgres_node.url(database)
+    postgres_node.drop_database(database)
 
 
 @pytest_asyncio.fixture

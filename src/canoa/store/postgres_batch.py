@@ -1,0 +1,119 @@
+"""A batch of changes on PostgreSQL: lock and load the rows it touches, let the ledger decide, write what came out.
+
+Rows that exist are locked in the order of their ids; rows that do not cannot be, so whoever finds that another program
+inserted one of them meanwhile starts again. Whole columns travel as arrays: one statement for many rows.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+from msgspec.structs import astuple
+
+from canoa.store.ledger import Ledger, LetterRecord, TaskRecord, needs_of
+from canoa.store.postgres_link import MetAnother
+from canoa.store.schema import letters, tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from canoa.store.ledger import Needs
+    from canoa.store.port import Answer, Change
+    from canoa.store.postgres_link import Connection
+
+_TASK: Final = [column.name for column in tasks.c]
+_SMALL: Final = _TASK[:-2]  # all but `message` and `result`
+_LETTER: Final = [column.name for column in letters.c]
+_BLOBS: Final[dict[tuple[bool, bool], list[str]]] = {
+    (False, False): [],
+    (False, True): ["result"],
+    (True, False): ["message"],
+    (True, True): ["message", "result"],
+}
+
+
+def _arrays(table: sa.Table, columns: Sequence[str]) -> str:
+    """`unnest($1::text[], …) AS new (id, …)`: rows made of one array per column."""
+    kinds = {sa.Text: "text", sa.BigInteger: "bigint", sa.Double: "double precision", sa.LargeBinary: "bytea"}
+    given = (f"${at}::{kinds[type(table.c[name].type)]}[]" for at, name in enumerate(columns, start=1))
+    return f"unnest({', '.join(given)}) AS new ({', '.join(columns)})"
+
+
+def _inserting(table: sa.Table, columns: Sequence[str]) -> str:
+    names = ", ".join(columns)
+    return f"INSERT INTO {table.name} ({names}) SELECT * FROM {_arrays(table, columns)} ON CONFLICT DO NOTHING"
+
+
+def _updating(table: sa.Table, key: str, columns: Sequence[str]) -> str:
+    cells = ", ".join(f"{name} = new.{name}" for name in columns if name != key)
+    return f"UPDATE {table.name} AS old SET {cells} FROM {_arrays(table, columns)} WHERE old.{key} = new.{key}"
+
+
+# In the order of `TaskRecord`'s fields.
+_SELECT_TASKS: Final = (
+    f"SELECT {', '.join(_SMALL)}, CASE WHEN id = ANY($2::text[]) THEN message END, NULL, message IS NOT NULL "
+    "FROM tasks WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE"
+)
+_SELECT_LETTERS: Final = (
+    f"SELECT {', '.join(_LETTER)} FROM letters WHERE task_id = ANY($1::text[]) ORDER BY task_id FOR NO KEY UPDATE"
+)
+_INSERT_TASKS: Final = _inserting(tasks, _TASK)
+_UPDATE_TASKS: Final = {which: _updating(tasks, "id", [*_SMALL, *blobs]) for which, blobs in _BLOBS.items()}
+_INSERT_LETTERS: Final = _inserting(letters, _LETTER)
+_UPDATE_LETTERS: Final = _updating(letters, "task_id", _LETTER)
+_INSERT_OUTBOX: Final = (
+    "INSERT INTO outbox (task_id, taken_until_ms, publication) "
+    "SELECT task_id, 0, publication FROM unnest($1::text[], $2::bytea[]) "
+    "WITH ORDINALITY AS new (task_id, publication, at) ORDER BY at"
+)
+_DELETE_OUTBOX: Final = "DELETE FROM outbox WHERE seq = ANY($1::bigint[])"
+
+
+async def apply(connection: Connection, changes: Sequence[Change]) -> list[Answer]:
+    ledger = await _load(connection, needs_of(changes))
+    answers = ledger.take(changes)
+    await _write_tasks(connection, ledger)
+    await _write_letters(connection, ledger)
+    if ledger.outbox:
+        await connection.execute(_INSERT_OUTBOX, *_columns(ledger.outbox))
+    if ledger.sent:
+        await connection.execute(_DELETE_OUTBOX, ledger.sent)
+    return answers
+
+
+async def _load(connection: Connection, needs: Needs) -> Ledger:
+    found = await connection.fetch(_SELECT_TASKS, list(needs.tasks), list(needs.messages)) if needs.tasks else []
+    dead = await connection.fetch(_SELECT_LETTERS, list(needs.letters)) if needs.letters else []
+    return Ledger((TaskRecord(*row) for row in found), (LetterRecord(*row) for row in dead))
+
+
+async def _write_tasks(connection: Connection, ledger: Ledger) -> None:
+    new = sorted(ledger.new_tasks, key=attrgetter("id"))  # all in one order, so that no two wait for each other
+    await _insert(connection, _INSERT_TASKS, [astuple(task)[: len(_TASK)] for task in new])
+    for (with_message, with_result), update in _UPDATE_TASKS.items():
+        updated = ledger.updated_tasks(with_message=with_message, with_result=with_result)
+        if updated:
+            columns = [*_SMALL, *_BLOBS[with_message, with_result]]
+            await connection.execute(update, *([getattr(task, name) for task in updated] for name in columns))
+
+
+async def _write_letters(connection: Connection, ledger: Ledger) -> None:
+    new = sorted(ledger.new_letters, key=attrgetter("task_id"))
+    await _insert(connection, _INSERT_LETTERS, [astuple(letter) for letter in new])
+    changed = [astuple(letter) for letter in ledger.changed_letters]
+    if changed:
+        await connection.execute(_UPDATE_LETTERS, *_columns(changed))
+
+
+async def _insert(connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    if not rows:
+        return
+    status = await connection.execute(statement, *_columns(rows))
+    if status != f"INSERT 0 {len(rows)}":
+        raise MetAnother
+
+
+def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
