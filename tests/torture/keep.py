@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from tests.torture.fleet import CANOA, ROOT
 
 from canoa.client.door import Order
@@ -28,7 +30,7 @@ from canoa.errors import CanoaError
 CALLERS: Final = 4
 READY_WITHIN_S: Final = 30.0
 END_WITHIN_S: Final = 60.0
-TOKEN: Final = "torture"
+TOKEN: Final = "a-token-for-the-torture"
 SHOWN: Final = 20
 
 
@@ -45,7 +47,7 @@ class Up:
         command = [str(CANOA), "up", "tests.torture.kept_actions:app", "--port", str(self._port)]
         env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "CANOA_API_TOKEN": TOKEN}
         with (self._folder / "up.log").open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=self._folder, stderr=log, env=env)
+            self._process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log, env=env)
         ends_at = time.monotonic() + READY_WITHIN_S
         while not (self._folder / ".canoa" / "address").exists():
             if self._process.poll() is not None or time.monotonic() > ends_at:
@@ -85,7 +87,7 @@ class Caller(threading.Thread):
     def _submit_on(self, remote: Remote) -> None:
         while not self.is_over.is_set():
             self._number += CALLERS
-            arguments = {"number": self._number, "seconds": random.random() * 0.2}
+            arguments = msgspec.Raw(msgspec.json.encode({"number": self._number, "seconds": random.random() * 0.2}))
             [submitted] = remote.submit([Order(action="torture.wait", arguments=arguments)])
             self.accepted[submitted.id] = self._number
             time.sleep(0.005)
@@ -94,6 +96,13 @@ class Caller(threading.Thread):
 def torture(folder: Path, kills: int, port: int) -> list[str]:
     """The promises that were broken."""
     up = Up(folder, port)
+    try:
+        return tortured(up, kills)
+    finally:
+        up.kill()
+
+
+def tortured(up: Up, kills: int) -> list[str]:
     up.start()
     callers = [Caller(up.url, first) for first in range(CALLERS)]
     for caller in callers:
@@ -130,11 +139,13 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--port", type=int, default=18420)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        broken = torture(Path(folder), given.kills, given.port)
+    folder = Path(tempfile.mkdtemp())
+    broken = torture(folder, given.kills, given.port)
     for line in broken[:SHOWN]:
         print(line)
-    sys.exit(1 if broken else 0)
+    if broken:
+        sys.exit(f"what it logged and stored is in {folder}")
+    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

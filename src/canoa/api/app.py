@@ -14,7 +14,7 @@ from starlette.responses import Response
 from canoa.api import asked, documents, errors, routes_dead, routes_live, routes_probes, routes_tasks
 from canoa.api.answers import answer
 from canoa.api.docs_page import rendered
-from canoa.api.guard import Guard
+from canoa.api.guard import Guard, checked_token
 from canoa.api.readiness import Readiness
 from canoa.api.sse import Listeners
 from canoa.api.stopping import Stopping
@@ -52,7 +52,7 @@ def new_api(served: Served, *, hosts: Sequence[str], token: str) -> FastAPI:
         redirect_slashes=False,
     )
     api.add_middleware(JoinsTrace)  # behind the guard, which is asked first
-    api.add_middleware(Guard, hosts=hosts, token=token)
+    api.add_middleware(Guard, hosts=hosts, token=checked_token(token))
     errors.add_handlers(api)
     if served.desk is not None:  # first: routes are tried in their order
         _include_desk(api, served, served.desk)

@@ -39,7 +39,7 @@ class Guard:
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts if not host.startswith("*"))
         self._endings = tuple(host[1:].lower() for host in hosts if host.startswith("*"))  # "*": any
-        self._token = checked_token(token).encode()
+        self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # nothing else is spoken here
