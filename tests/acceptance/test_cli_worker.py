@@ -155,5 +155,5 @@ def test_a_worker_that_can_no_longer_consume_says_why_and_ends(
     rabbit_node.ctl("delete_queue", "-p", vhost, "canoa.action.depot.echo")
 
     assert worker.wait() == 1
-    assert "error: the worker can no longer receive work: the broker refuses" in worker.said
+    assert "error: it can no longer receive work: the broker refuses" in worker.said
     assert "Traceback" not in worker.said

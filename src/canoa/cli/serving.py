@@ -199,7 +199,7 @@ async def until_stopped(stop: asyncio.Event, *parts: Part) -> None:
             if each.done():
                 await each
     except CanoaError as exc:
-        raise CannotReceive(f"the process can no longer do its work: {exc}") from exc
+        raise CannotReceive(f"it can no longer receive work: {exc}") from exc
     finally:
         first.cancel()
         for each in failed:

@@ -83,7 +83,8 @@ def _headers(options: Options, now_s: float, wait_s: float) -> dict[str, HeaderV
         headers[task.RETRIES] = options.retry
     if options.idempotency_key is not None:
         headers[task.IDEMPOTENCY_KEY] = options.idempotency_key
-        headers[task.SENT] = int(now_s * 1000)  # an id made from a key does not tell it
+        if options.result == "keep":  # its id is made from the key, and does not tell when
+            headers[task.SENT] = int(now_s * 1000)
     return headers
 
 

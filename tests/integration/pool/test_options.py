@@ -51,7 +51,7 @@ async def test_options_travel_with_the_task(memory_app: Canoa) -> None:
         ),
         ({"at": 1893456000}, "at=1893456000: use a datetime with a time zone"),
         ({"at": datetime(2100, 1, 1, tzinfo=UTC)}, "at=2100-01-01 .*: use a time within the next ten years"),
-        ({"result": "keep"}, "result='keep': use 'reply', or 'none'"),
+        ({"result": "later"}, "result='later': use 'reply', 'keep'"),
         (
             {"priority": 1},
             r"priority=1: shop.double keeps no priorities apart; define it with @app.action\(priorities=5\)",
