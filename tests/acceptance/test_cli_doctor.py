@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import shlex
+import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -45,6 +46,12 @@ async def fail() -> None:
 @app.action(timeout=7200)
 async def long() -> None: ...
 '''
+
+LATER = """
+from shop import app, flaky
+
+print(app.sync.call(flaky.using(after=0.2), "later"))
+"""
 
 
 @pytest.fixture
@@ -198,6 +205,8 @@ def test_each_role_works_with_the_printed_rights_and_none_can_take_anothers_plac
         return ended.stdout
 
     assert client("call", "shop.flaky", json.dumps({"path": str(shop.folder / "called")})) == '"done"\n'
+    later = shop.start(sys.executable, "-c", LATER, CANOA_BROKER=urls["client"])
+    assert (later.wait(), later.output()) == (0, "done\n"), later.said
     kept = client("submit", "shop.flaky", json.dumps({"path": str(shop.folder / "kept")})).strip()
     assert client("result", kept, "--wait", "20") == '"done"\n'
     failed = client("submit", "shop.fail").strip()

@@ -45,7 +45,7 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
 
 _CLIENT = Rights(
     configure=("canoa.reply.*", "canoa.mark.*", "canoa.probe.*", f"{topology.EVENTS}.*"),
-    write=("amq.default", topology.CANCEL, f"{topology.EVENTS}.*"),
+    write=("amq.default", topology.CANCEL, f"{topology.EVENTS}.*", "canoa.retry.*"),  # delayed tasks wait on rungs
     read=("canoa.reply.*", "canoa.probe.*", topology.EVENTS, f"{topology.EVENTS}.*"),
 )
 _SHARED = Rights(

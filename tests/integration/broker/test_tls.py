@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+import uvloop
 from tests.contract.broker.inbox import Inbox, letter
 from tests.integration.broker.certificates import Authority, Files, encrypted, in_one_file
 from tests.integration.broker.world import QUICK, eventually, hears
@@ -14,6 +15,7 @@ from tests.integration.broker.world import QUICK, eventually, hears
 from canoa import Canoa
 from canoa.broker.amqp.tls import Tls
 from canoa.broker.port import Queue, Settlement
+from canoa.broker.rabbitmq import RabbitBroker
 from canoa.errors import BrokerRefusedLogin, BrokerUnreachable, SettingError
 from canoa.testing import RabbitNode
 from canoa.testing.ports import free_port
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
     from tests.integration.broker.conftest import NewBroker
 
-    from canoa.broker.rabbitmq import RabbitBroker
     from canoa.testing.pytest_plugin import ProxyFactory
 
 pytestmark = pytest.mark.rabbitmq
@@ -133,6 +134,20 @@ async def test_certificate_and_key_may_stand_in_one_file(tls_node: TlsNode, new_
     both = in_one_file(tls_node.authority.sign("shop"))
 
     await works(await opened(new_broker, tls_node.url, ca=tls_node.authority.ca, cert=both))
+
+
+def test_commands_which_run_on_another_loop_hear_the_same(tls_node: TlsNode) -> None:
+    async def opens(ca: str) -> None:
+        broker = RabbitBroker(tls_node.url, settings=msgspec.structs.replace(QUICK, tls=Tls(ca=ca)))
+        try:
+            await broker.open()
+            await works(broker)
+        finally:
+            await broker.aclose()
+
+    uvloop.run(opens(tls_node.authority.ca))
+    with pytest.raises(SettingError, match="not signed by an authority we trust"):
+        uvloop.run(opens(tls_node.stranger.ca))
 
 
 async def test_without_verification_any_certificate_will_do(tls_node: TlsNode, new_broker: NewBroker) -> None:
