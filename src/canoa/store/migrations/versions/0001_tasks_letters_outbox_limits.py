@@ -68,8 +68,10 @@ def _create_tasks() -> None:
         sa.Column("result", sa.LargeBinary),
         postgresql_with=_EAGER_VACUUM,
     )
+    op.create_index("tasks_by_time", "tasks", ["submitted_ms", "id"])
+    op.create_index("tasks_by_action", "tasks", ["action", "submitted_ms", "id"])
     op.create_index("tasks_by_standing", "tasks", ["standing", "submitted_ms", "id"])
-    op.create_index("tasks_by_action", "tasks", ["action", "standing", "submitted_ms", "id"])
+    op.create_index("tasks_by_action_and_standing", "tasks", ["action", "standing", "submitted_ms", "id"])
     _create_partial_index("tasks_ended", "tasks", ["ended_ms"], "ended_ms IS NOT NULL")
     _create_partial_index("tasks_payload", "tasks", ["ended_ms"], "ended_ms IS NOT NULL AND message IS NOT NULL")
 
