@@ -77,10 +77,10 @@ async def apply(connection: Connection, changes: Sequence[Change]) -> list[Answe
     answers = ledger.take(changes)
     await _write_tasks(connection, ledger)
     await _write_letters(connection, ledger)
+    if ledger.sent:  # first: a number from before this batch, whoever made it up
+        await connection.execute(_DELETE_OUTBOX, ledger.sent)
     if ledger.outbox:
         await connection.execute(_INSERT_OUTBOX, *_columns(ledger.outbox))
-    if ledger.sent:
-        await connection.execute(_DELETE_OUTBOX, ledger.sent)
     return answers
 
 

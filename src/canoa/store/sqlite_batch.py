@@ -81,5 +81,6 @@ def _write(connection: sqlite3.Connection, ledger: Ledger) -> None:
         updated = ledger.updated_tasks(with_message=with_message, with_result=with_result)
         connection.executemany(update, [astuple(task)[:width] for task in updated])
     connection.executemany(_REPLACE_LETTER, [astuple(letter) for letter in ledger.letters.values()])
-    connection.executemany(_INSERT_OUTBOX, ledger.outbox)
+    # First what was sent: a number from before this batch, whoever made it up.
     connection.executemany(_DELETE_OUTBOX, [(seq,) for seq in ledger.sent])
+    connection.executemany(_INSERT_OUTBOX, ledger.outbox)
