@@ -71,7 +71,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
 Declaration: TypeAlias = Exchange | Queue | Binding
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """A body and what is known about it. `persistent` messages in durable queues survive a broker restart."""
 
     body: bytes
@@ -89,7 +89,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     app_id: str | None = None
 
 
-class Publication(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Publication(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """A message and where it goes. `mandatory`: no queue there is an error (`Unroutable`), not silence.
 
     A mandatory message needs a `message_id`: that is how the broker's answer finds it.

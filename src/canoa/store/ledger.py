@@ -31,6 +31,7 @@ from canoa.store.port import (
 from canoa.vocabulary import TaskId
 from canoa.wire.ids import made_at_s
 from canoa.wire.letter import redriven, run_of
+from canoa.wire.task import MAX_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -207,12 +208,13 @@ class Ledger:
 
     def _progress(self, change: Progress) -> Answer:
         task = self._tasks.get(plain(change.task_id))
-        if task is None or task.standing not in OPEN or change.attempt < task.attempts:
+        attempt = _count(change.attempt)
+        if task is None or task.standing not in OPEN or attempt < task.attempts:
             return None
-        if change.attempt > task.attempts or task.started_ms is None:
+        if attempt > task.attempts or task.started_ms is None:
             task.started_ms = change.at_ms
         task.standing = _RUNNING
-        task.attempts = change.attempt
+        task.attempts = attempt
         task.node_id = plain_or_none(change.node_id)
         task.progress = _fraction(change.fraction)
         task.progress_text = plain_or_none(change.text)
@@ -232,7 +234,7 @@ class Ledger:
             letter.reason.value,
             plain(letter.error),
             plain(letter.traceback),
-            letter.attempts,
+            _count(letter.attempts),
             plain_or_none(letter.node_id),
             plain(letter.origin),
             letter.dead_ms,
@@ -316,7 +318,7 @@ def _close(task: TaskRecord, change: End) -> None:
     task.standing = change.outcome.value
     task.started_ms = change.started_ms
     task.ended_ms = change.ended_ms
-    task.attempts = change.attempts
+    task.attempts = _count(change.attempts)
     task.node_id = plain_or_none(change.node_id)
     task.error = plain_or_none(change.error)
     task.result = pack(change.result)
@@ -339,7 +341,7 @@ def _letter_of(task: TaskRecord, message: bytes, change: End) -> LetterRecord:
         change.outcome.value,
         task.error or "",
         plain(change.traceback),
-        change.attempts,
+        task.attempts,
         task.node_id,
         topology.action_queue_name(task.action),
         change.ended_ms,
@@ -359,6 +361,11 @@ def _with_names(names: str, more: str | None) -> str:
 def _submitted_ms(task_id: str, *, otherwise_ms: int) -> int:
     made_s = made_at_s(TaskId(task_id))
     return otherwise_ms if made_s is None else round(made_s * 1000)
+
+
+def _count(value: int) -> int:
+    """What anybody may claim over the wire must not fail the whole batch."""
+    return min(MAX_COUNT, max(0, value))
 
 
 def _fraction(value: float | None) -> float | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _TASK: Final = [column.name for column in tasks.c]
 _SMALL: Final = _TASK[:-2]  # all but `message` and `result`
+_CHANGING: Final = ["id", *(name for name in _SMALL if name not in ("id", "action", "submitted_ms"))]
 _LETTER: Final = [column.name for column in letters.c]
 _BLOBS: Final[dict[tuple[bool, bool], list[str]]] = {
     (False, False): [],
@@ -60,7 +61,7 @@ _SELECT_LETTERS: Final = (
     f"SELECT {', '.join(_LETTER)} FROM letters WHERE task_id = ANY($1::text[]) ORDER BY task_id FOR NO KEY UPDATE"
 )
 _INSERT_TASKS: Final = _inserting(tasks, _TASK)
-_UPDATE_TASKS: Final = {which: _updating(tasks, "id", [*_SMALL, *blobs]) for which, blobs in _BLOBS.items()}
+_UPDATE_TASKS: Final = {which: _updating(tasks, "id", [*_CHANGING, *blobs]) for which, blobs in _BLOBS.items()}
 _INSERT_LETTERS: Final = _inserting(letters, _LETTER)
 _UPDATE_LETTERS: Final = _updating(letters, "task_id", _LETTER)
 _INSERT_OUTBOX: Final = (
@@ -76,10 +77,10 @@ async def apply(connection: Connection, changes: Sequence[Change]) -> list[Answe
     answers = ledger.take(changes)
     await _write_tasks(connection, ledger)
     await _write_letters(connection, ledger)
+    if ledger.sent:  # first: a number from before this batch, whoever made it up
+        await connection.execute(_DELETE_OUTBOX, ledger.sent)
     if ledger.outbox:
         await connection.execute(_INSERT_OUTBOX, *_columns(ledger.outbox))
-    if ledger.sent:
-        await connection.execute(_DELETE_OUTBOX, ledger.sent)
     return answers
 
 
@@ -95,7 +96,7 @@ async def _write_tasks(connection: Connection, ledger: Ledger) -> None:
     for (with_message, with_result), update in _UPDATE_TASKS.items():
         updated = ledger.updated_tasks(with_message=with_message, with_result=with_result)
         if updated:
-            columns = [*_SMALL, *_BLOBS[with_message, with_result]]
+            columns = [*_CHANGING, *_BLOBS[with_message, with_result]]
             await connection.execute(update, *([getattr(task, name) for task in updated] for name in columns))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from canoa.execution import gcra
 from canoa.store.packing import plain, unpack_publication
 from canoa.store.port import Lease, OutboxRow
+from canoa.store.retention import steps as retention_steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,27 +103,11 @@ async def free_slots(connection: Connection, holders: Sequence[tuple[str, str]])
 
 
 async def forget(connection: Connection, retention: Retention, *, now_ms: int, limit: int) -> int:
-    """What the retention names, then limits and slots that say nothing any more."""
-
-    def before_ms(kept_s: float) -> int:
-        return now_ms - round(kept_s * 1000)
-
-    payloads = _forgetting("UPDATE tasks SET message = NULL", "tasks", "ended_ms < $1 AND message IS NOT NULL")
-    steps = (
-        (_forgetting("DELETE FROM tasks", "tasks", "ended_ms < $1"), before_ms(retention.task_s)),
-        (payloads, before_ms(retention.payload_s)),
-        (_forgetting("DELETE FROM letters", "letters", "dead_ms < $1"), before_ms(retention.letter_s)),
-        (_forgetting("DELETE FROM limits", "limits", "next_ms < $1"), now_ms),
-        (_forgetting("DELETE FROM slots", "slots", "expires_ms < $1"), now_ms),
-    )
+    """Passes over rows that somebody is changing just now."""
     forgotten = 0
-    for statement, time_ms in steps:
-        status = await connection.execute(statement, time_ms, limit - forgotten)
+    for step in retention_steps(retention, now_ms=now_ms):
+        oldest = f"SELECT ctid FROM {step.table} WHERE {step.condition('$1')} {step.order} LIMIT $2"
+        statement = f"{step.verb} WHERE ctid = ANY(ARRAY({oldest} FOR UPDATE SKIP LOCKED))"
+        status = await connection.execute(statement, step.before_ms, limit - forgotten)
         forgotten += int(status.rpartition(" ")[2])
     return forgotten
-
-
-def _forgetting(verb: str, table: str, condition: str) -> str:
-    """Passing over rows that somebody is changing just now."""
-    chosen = f"SELECT ctid FROM {table} WHERE {condition} LIMIT $2 FOR UPDATE SKIP LOCKED"
-    return f"{verb} WHERE ctid = ANY(ARRAY({chosen}))"

@@ -78,7 +78,7 @@ class PostgresLink:
         async with self._translating():
             pool: Pool = asyncpg.create_pool(
                 self._url,
-                min_size=1,
+                min_size=0,  # the driver would complain about a server that is away, once more than we do
                 max_size=CONNECTIONS,
                 timeout=CONNECT_WITHIN_S,
                 command_timeout=ANSWER_WITHIN_S,

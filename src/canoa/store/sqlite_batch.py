@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _TASK: Final = [column.name for column in tasks.c]
 _SMALL: Final = _TASK[:-2]  # all but `message` and `result`
+_CHANGING: Final = [name for name in _SMALL if name not in ("id", "action", "submitted_ms")]
 _LETTER: Final = [column.name for column in letters.c]
 
 
@@ -52,7 +53,7 @@ _BLOBS: Final = {
     (True, False): ["message"],
     (True, True): ["message", "result"],
 }
-_UPDATE_TASK: Final = {which: _updating([*_SMALL[1:], *blobs]) for which, blobs in _BLOBS.items()}
+_UPDATE_TASK: Final = {which: _updating([*_CHANGING, *blobs]) for which, blobs in _BLOBS.items()}
 
 
 def apply(connection: sqlite3.Connection, changes: Sequence[Change]) -> list[Answer]:
@@ -80,5 +81,6 @@ def _write(connection: sqlite3.Connection, ledger: Ledger) -> None:
         updated = ledger.updated_tasks(with_message=with_message, with_result=with_result)
         connection.executemany(update, [astuple(task)[:width] for task in updated])
     connection.executemany(_REPLACE_LETTER, [astuple(letter) for letter in ledger.letters.values()])
-    connection.executemany(_INSERT_OUTBOX, ledger.outbox)
+    # First what was sent: a number from before this batch, whoever made it up.
     connection.executemany(_DELETE_OUTBOX, [(seq,) for seq in ledger.sent])
+    connection.executemany(_INSERT_OUTBOX, ledger.outbox)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from canoa.execution import gcra
 from canoa.store.packing import unpack_publication
 from canoa.store.port import Lease, OutboxRow
+from canoa.store.retention import steps as retention_steps
 
 if TYPE_CHECKING:
     import sqlite3
@@ -74,26 +75,9 @@ def free_slots(connection: sqlite3.Connection, holders: Sequence[tuple[str, str]
 
 
 def forget(connection: sqlite3.Connection, retention: Retention, *, now_ms: int, limit: int) -> int:
-    """What the retention names, then limits and slots that say nothing any more."""
-
-    def before_ms(kept_s: float) -> int:
-        return now_ms - round(kept_s * 1000)
-
-    steps = (
-        (_forgetting("DELETE FROM tasks", "tasks", "ended_ms < ?"), before_ms(retention.task_s)),
-        (
-            _forgetting("UPDATE tasks SET message = NULL", "tasks", "ended_ms < ? AND message IS NOT NULL"),
-            before_ms(retention.payload_s),
-        ),
-        (_forgetting("DELETE FROM letters", "letters", "dead_ms < ?"), before_ms(retention.letter_s)),
-        (_forgetting("DELETE FROM limits", "limits", "next_ms < ?"), now_ms),
-        (_forgetting("DELETE FROM slots", "slots", "expires_ms < ?"), now_ms),
-    )
     forgotten = 0
-    for statement, time_ms in steps:
-        forgotten += connection.execute(statement, (time_ms, limit - forgotten)).rowcount
+    for step in retention_steps(retention, now_ms=now_ms):
+        oldest = f"SELECT rowid FROM {step.table} WHERE {step.condition('?')} {step.order} LIMIT ?"
+        done = connection.execute(f"{step.verb} WHERE rowid IN ({oldest})", (step.before_ms, limit - forgotten))
+        forgotten += done.rowcount
     return forgotten
-
-
-def _forgetting(verb: str, table: str, condition: str) -> str:
-    return f"{verb} WHERE rowid IN (SELECT rowid FROM {table} WHERE {condition} LIMIT ?)"

@@ -94,6 +94,7 @@ class PostgresNode:
         if not self._layout.data.exists():
             self._initialise(programs, runner)
         wait_free(self.port, purpose="postgresql", timeout_s=_PORT_FREE_WITHIN_S)
+        self._layout.pid.unlink(missing_ok=True)  # of a killed server; its number may be a zombie's, or anybody's
         server = [str(programs / "postgres"), "-D", str(self._layout.data), *setup.settings(self.port, self._config)]
         self._group = ProcessGroup(
             runner.command(*server),

@@ -150,6 +150,14 @@ async def test_progress_is_between_nothing_and_all(store: Store) -> None:
     assert [(await row(store, task_id)).progress for task_id in "abc"] == [None, 1.0, 0.0]
 
 
+async def test_a_count_that_nobody_can_have_reached_fails_no_batch(store: Store) -> None:
+    await accepted(store, "a", "b")
+
+    await applied(store, progress("a", 0.5, attempt=2**80), end("b", attempts=-(2**80)))
+
+    assert [(await row(store, task_id)).attempts for task_id in "ab"] == [2**31 - 1, 0]
+
+
 async def test_text_that_no_database_can_keep_is_made_plain(store: Store) -> None:
     await accepted(store, "a", "b")
 

@@ -11,6 +11,7 @@ branch_labels = None
 depends_on = None
 
 _ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+_EAGER_VACUUM = {"autovacuum_vacuum_scale_factor": 0.01, "autovacuum_analyze_scale_factor": 0.01}
 _SEQ = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
@@ -23,6 +24,7 @@ def upgrade() -> None:
         sa.Column("task_id", _ID, nullable=False),
         sa.Column("taken_until_ms", sa.BigInteger, nullable=False),
         sa.Column("publication", sa.LargeBinary, nullable=False),
+        postgresql_with=_EAGER_VACUUM,
         sqlite_autoincrement=True,
     )
     op.create_table(
@@ -64,9 +66,12 @@ def _create_tasks() -> None:
         sa.Column("reply_to", sa.Text, nullable=False),
         sa.Column("message", sa.LargeBinary),
         sa.Column("result", sa.LargeBinary),
+        postgresql_with=_EAGER_VACUUM,
     )
+    op.create_index("tasks_by_time", "tasks", ["submitted_ms", "id"])
+    op.create_index("tasks_by_action", "tasks", ["action", "submitted_ms", "id"])
     op.create_index("tasks_by_standing", "tasks", ["standing", "submitted_ms", "id"])
-    op.create_index("tasks_by_action", "tasks", ["action", "standing", "submitted_ms", "id"])
+    op.create_index("tasks_by_action_and_standing", "tasks", ["action", "standing", "submitted_ms", "id"])
     _create_partial_index("tasks_ended", "tasks", ["ended_ms"], "ended_ms IS NOT NULL")
     _create_partial_index("tasks_payload", "tasks", ["ended_ms"], "ended_ms IS NOT NULL AND message IS NOT NULL")
 

@@ -1,0 +1,47 @@
+"""What is forgotten, in which order, and from when on. Pure: the adapters put it into their SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from canoa.store.port import Retention
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of `table` with `time` before `before_ms`, the oldest first: so they are found by the index of that time."""
+
+    table: str
+    time: str
+    before_ms: int
+    emptied: str | None = None  # only this column, and only where it is not empty yet; None: the whole row
+
+    @property
+    def verb(self) -> str:
+        return f"DELETE FROM {self.table}" if self.emptied is None else f"UPDATE {self.table} SET {self.emptied} = NULL"
+
+    @property
+    def order(self) -> str:
+        return f"ORDER BY {self.time}"
+
+    def condition(self, before: str) -> str:
+        """`before`: the adapter's name for the parameter."""
+        is_filled = f" AND {self.emptied} IS NOT NULL" if self.emptied is not None else ""
+        return f"{self.time} < {before}{is_filled}"
+
+
+def steps(retention: Retention, *, now_ms: int) -> list[Step]:
+    """What the retention names, then limits and slots that say nothing any more."""
+
+    def before_ms(kept_s: float) -> int:
+        return now_ms - round(kept_s * 1000)
+
+    return [
+        Step(table="tasks", time="ended_ms", before_ms=before_ms(retention.task_s)),
+        Step(table="tasks", time="ended_ms", before_ms=before_ms(retention.payload_s), emptied="message"),
+        Step(table="letters", time="dead_ms", before_ms=before_ms(retention.letter_s)),
+        Step(table="limits", time="next_ms", before_ms=now_ms),
+        Step(table="slots", time="expires_ms", before_ms=now_ms),
+    ]
