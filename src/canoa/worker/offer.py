@@ -69,6 +69,10 @@ class Offer:
         self._settler = settler
         self._node_id = node_id
 
+    @property
+    def is_limited(self) -> bool:
+        return self.policy.rate is not None or self.policy.concurrency is not None
+
     def policy_for(self, known: Task) -> Policy:
         """The action's, or what the caller asked for."""
         if known.retries is None and known.timeout_s is None:
