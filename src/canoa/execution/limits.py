@@ -78,6 +78,11 @@ def fields_of(template: str) -> list[str]:
     return [name for name, _, _ in fields]
 
 
+def place_free_in_s(mean_run_s: float, before_it: int) -> float:
+    """When to try again what found no room to wait for its place, with so many before it."""
+    return min(max(0.25, mean_run_s * before_it), 5.0)
+
+
 def key_of(template: str, arguments: Mapping[str, object]) -> str:
     """The key of one task. A long one is cut, and stays its own by its hash."""
     key = template.format_map({name: str(value) for name, value in arguments.items()})

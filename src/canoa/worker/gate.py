@@ -54,12 +54,12 @@ class Permit:
 
 
 class Gate:
-    """One worker's. `shared`: where global limits are kept."""
+    """One worker's. `shared`: where global limits are kept. `room`: how many may wait here for a place."""
 
-    def __init__(self, runner: Runner, node_id: str, shared: Limiter) -> None:
+    def __init__(self, runner: Runner, node_id: str, *, shared: Limiter, room: int) -> None:
         self._runner = runner
         self._patients: dict[Scope, Patient] = {"global": Patient(shared), "worker": Patient(LocalLimiter())}
-        self._slots = {scope: Slots(node_id, patient) for scope, patient in self._patients.items()}
+        self._slots = {scope: Slots(node_id, patient, room=room) for scope, patient in self._patients.items()}
         self._turns: dict[ActionName, Turns] = {}
         self._entering: set[asyncio.Task[Permit | None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -136,7 +136,8 @@ class Gate:
 
     def _send_back(self, offer: Offer, delivery: Delivery, key: str) -> None:
         if (concurrency := offer.policy.concurrency) is not None:
-            wait_s = self._slots[concurrency.scope].come_back_s(key)
+            before_it = 1 + self._slots[concurrency.scope].waiting_for(key)
+            wait_s = limits.place_free_in_s(offer.estimate.moving_mean_s, before_it)
         else:
             assert offer.policy.rate is not None
             wait_s = limits.come_back_s(offer.policy.rate.per_ms)

@@ -57,6 +57,7 @@ class Offer:
         self.action = action
         self.name: ActionName = action.name
         self.policy: Policy = action.policy
+        self.is_limited = self.policy.rate is not None or self.policy.concurrency is not None
         self.stats = ActionStats()
         self.estimate = RunTimeEstimate()
         self.queue = topology.action_queue_name(action.name)
@@ -68,10 +69,6 @@ class Offer:
         self._compression = compression
         self._settler = settler
         self._node_id = node_id
-
-    @property
-    def is_limited(self) -> bool:
-        return self.policy.rate is not None or self.policy.concurrency is not None
 
     def policy_for(self, known: Task) -> Policy:
         """The action's, or what the caller asked for."""

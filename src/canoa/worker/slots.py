@@ -1,17 +1,18 @@
 """Places under concurrency keys, held while tasks run.
 
 A place that is free again goes to the next task of its key that waits in this worker, in order; with none, back to the
-limiter. A worker that dies renews nothing, and its places are free for others `HELD_MS` later.
+limiter. While other workers have them all, one asks again for everybody who waits here. A worker that dies renews
+nothing, and its places are free for others `HELD_MS` later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections import deque
 from contextlib import suppress
 from functools import partial
+from random import random
 from typing import TYPE_CHECKING, Final
 
 from canoa.errors import CanoaError
@@ -28,13 +29,9 @@ HELD_MS: Final = 30_000
 
 RENEW_EVERY_S: Final = HELD_MS / 3000
 
-WAIT_HERE: Final = 16
-"""How many tasks of one key wait in a worker. More would fill its hands, and other keys could not come."""
-
-RETURN_FIRST_S: Final = 0.25
-RETURN_CAP_S: Final = 5.0
-
-MAX_CROWDED: Final = 10_000
+ASK_AGAIN_S: Final = 0.05
+ASK_AGAIN_CAP_S: Final = 1.0
+"""Between two questions for one key that others hold, doubling. Shorter hands over sooner, and costs the store more."""
 
 FREE_WITHIN_S: Final = 2.0
 
@@ -53,78 +50,79 @@ class Slot:
 class _Place:
     """What this worker has to do with one key."""
 
-    __slots__ = ("asking", "held", "waiting")
+    __slots__ = ("asking", "held", "is_refused", "waiting")
 
     def __init__(self) -> None:
-        self.asking = 0
+        self.asking: asyncio.Task[None] | None = None
         self.held = 0
-        self.waiting: deque[asyncio.Future[Slot | None]] = deque()
+        self.is_refused = False  # the last question was: others have them all
+        self.waiting: deque[asyncio.Future[Slot]] = deque()
 
 
 class Slots:
-    def __init__(self, owner: str, patient: Patient) -> None:
+    """`room`: how many tasks may wait here that cannot start yet. More would fill the worker's hands with them."""
+
+    def __init__(self, owner: str, patient: Patient, *, room: int) -> None:
         self._owner = owner
         self._patient = patient
+        self._room = room
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count()
         self._places: dict[str, _Place] = {}
+        self._waiting = 0
         self._held: set[Slot] = set()
         self._freed: list[tuple[str, str]] = []
-        self._crowded_since_s: dict[str, float] = {}
         self._freeing: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
 
     # --- Taking and giving --------------------------------------------------------------------------
 
     async def take(self, key: str, limit: int) -> Slot | None:
-        """A place, or None while others have them all. Waits for those that are held here."""
+        """A place, once there is one. None: too many wait here already."""
         place = self._places.setdefault(key, _Place())
-        try:
-            if place.held + place.asking < limit and not place.waiting:
-                slot = await self._ask(place, key, limit)
-            elif len(place.waiting) < WAIT_HERE:
-                slot = await self._wait(place)
-            else:
-                slot = None
-        finally:
-            self._tidy(key, place)
-        if slot is None:
-            self._note_crowd(key)
-        return slot
-
-    async def _ask(self, place: _Place, key: str, limit: int) -> Slot | None:
-        slot = Slot(key, f"{self._owner}:{next(self._numbers)}", limit)
-        place.asking += 1
-        try:
-            is_ours = await self._patient.ask(partial(_take, slot))
-        except asyncio.CancelledError:
-            self._free(slot)  # it may have been taken
-            raise
-        finally:
-            place.asking -= 1
-        if is_ours:
-            place.held += 1
-            self._hold(slot)
-            self._crowded_since_s.pop(key, None)
-            return slot
-        if not place.held and not place.asking:  # nobody here will hand over a place
-            for waiting in place.waiting:
-                if not waiting.done():
-                    waiting.set_result(None)
-        return None
-
-    async def _wait(self, place: _Place) -> Slot | None:
-        waiting: asyncio.Future[Slot | None] = self._loop.create_future()
+        if self._waiting >= self._room and (place.is_refused or place.held >= limit):
+            return None
+        waiting: asyncio.Future[Slot] = self._loop.create_future()
         place.waiting.append(waiting)
+        self._waiting += 1
+        if place.asking is None and place.held < limit:
+            place.asking = self._loop.create_task(self._ask(key, place, limit), name=f"slots.ask[{key}]")
         try:
             return await waiting
         except asyncio.CancelledError:
-            if waiting.done() and not waiting.cancelled() and (slot := waiting.result()) is not None:
-                self.give(slot)  # handed over in the very turn in which we were told to go
+            if waiting.done() and not waiting.cancelled():
+                self.give(waiting.result())  # handed over in the very turn in which we were told to go
             raise
         finally:
+            self._waiting -= 1
             with suppress(ValueError):
                 place.waiting.remove(waiting)
+            self._tidy(key, place)
+
+    async def _ask(self, key: str, place: _Place, limit: int) -> None:
+        """For everybody who waits here, until they have what they may have."""
+        wait_s = ASK_AGAIN_S
+        try:
+            while place.waiting and place.held < limit:
+                slot = Slot(key, f"{self._owner}:{next(self._numbers)}", limit)
+                place.is_refused = not await self._is_granted(slot)
+                if place.is_refused:
+                    await asyncio.sleep(wait_s * (0.5 + random()))
+                    wait_s = min(2 * wait_s, ASK_AGAIN_CAP_S)
+                else:
+                    place.held += 1
+                    self._hold(slot)
+                    self.give(slot)
+        finally:
+            place.asking = None
+            self._tidy(key, place)
+
+    async def _is_granted(self, slot: Slot) -> bool:
+        try:
+            return await self._patient.ask(partial(_take, slot))
+        except asyncio.CancelledError:
+            self._free(slot)  # it may have been taken
+            raise
 
     def give(self, slot: Slot) -> None:
         """To the next one that waits here, or back."""
@@ -140,22 +138,11 @@ class Slots:
         self._tidy(slot.key, place)
 
     def _tidy(self, key: str, place: _Place) -> None:
-        if not place.held and not place.asking and not place.waiting and self._places.get(key) is place:
-            del self._places[key]
+        if not place.held and place.asking is None and not place.waiting:
+            self._places.pop(key, None)
 
-    # --- Coming back --------------------------------------------------------------------------------
-
-    def come_back_s(self, key: str) -> float:
-        """When to try again what found no place: later the longer its key has been crowded, so that a long queue under
-        one key does not go round in circles."""
-        since_s = self._crowded_since_s.get(key)
-        crowded_s = 0.0 if since_s is None else time.monotonic() - since_s
-        return min(max(RETURN_FIRST_S, crowded_s / 4), RETURN_CAP_S)
-
-    def _note_crowd(self, key: str) -> None:
-        if len(self._crowded_since_s) >= MAX_CROWDED:
-            del self._crowded_since_s[next(iter(self._crowded_since_s))]
-        self._crowded_since_s.setdefault(key, time.monotonic())
+    def waiting_for(self, key: str) -> int:
+        return len(self._places[key].waiting) if key in self._places else 0
 
     # --- Renewing and freeing -------------------------------------------------------------------------
 
@@ -201,6 +188,11 @@ class Slots:
         """Give back what is left. What cannot be told in time is free when it is no longer renewed."""
         if self._renewing is not None:
             self._renewing.cancel()
+        asking = [place.asking for place in self._places.values() if place.asking is not None]
+        for each in asking:
+            each.cancel()  # what it may have taken is given back, too
+        if asking:
+            await asyncio.wait(asking, timeout=FREE_WITHIN_S)
         for slot in list(self._held):
             self._held.discard(slot)
             self._free(slot)

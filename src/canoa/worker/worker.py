@@ -126,10 +126,12 @@ class Worker:
     # --- Starting ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Return once every action can be called. Raises what the broker refuses."""
+        """Return once every action can be called. Raises what the broker refuses, and `SettingError` for limits over
+        all workers that there is no store for."""
         telemetry.look()
         try:
-            self._gate = Gate(self._runner, self.node_id, await self._limits.open())
+            shared = await self._limits.open()
+            self._gate = Gate(self._runner, self.node_id, shared=shared, room=self.settings.concurrency)
             await self._broker.open()
             await self._broker.declare(*topology.shared())
             for offer in self._offers:
@@ -203,11 +205,11 @@ class Worker:
         if self._is_stopping:
             offer.hand_back(delivery)
         elif offer.is_limited:
-            self._gate.enter(offer, delivery, partial(self._push, offer, lane, delivery))
+            self._gate.enter(offer, delivery, partial(self._on_admitted, offer, lane, delivery))
         else:
-            self._push(offer, lane, delivery, None)
+            lane.push((offer, delivery, None), delivery.message.priority)
 
-    def _push(self, offer: Offer, lane: Lane[Job], delivery: Delivery, permit: Permit | None) -> None:
+    def _on_admitted(self, offer: Offer, lane: Lane[Job], delivery: Delivery, permit: Permit) -> None:
         if self._is_stopping:
             _hand_back(offer, delivery, permit)
         else:
