@@ -33,7 +33,7 @@ from canoa.errors import (
     UnknownAction,
     WrongUse,
 )
-from canoa.execution.policy import Backoff
+from canoa.execution.policy import Backoff, Concurrency, Rate
 
 __all__ = [
     "Action",
@@ -50,12 +50,14 @@ __all__ = [
     "BrokerUnreachable",
     "Canoa",
     "CanoaError",
+    "Concurrency",
     "Context",
     "DeliveryUnknown",
     "DoNotRetry",
     "Handle",
     "PayloadTooLarge",
     "QueueMissing",
+    "Rate",
     "ResultNotReady",
     "SettingError",
     "TaskCancelled",

@@ -18,6 +18,7 @@ import msgspec
 
 from canoa.context import Context
 from canoa.errors import ActionDefinitionError, SettingError
+from canoa.execution import limits
 from canoa.signature import Signature
 from canoa.wire.codec import ContentType
 from canoa.wire.ids import new_task_id
@@ -133,6 +134,7 @@ class Action(Generic[P, C, R]):
         self.content_type = content_type
         self.signature = Signature(function, name)
         self.runs = _where(function, name, is_cpu)
+        _check_key(policy, self.signature)
         self._app = app
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
@@ -278,6 +280,18 @@ class Submitting(Generic[P, R]):
 def as_args(call: Any) -> Args:
     """What `map` takes: arguments made by `args(...)`, or a single first argument."""
     return call if isinstance(call, Args) else Args((call,), {})
+
+
+def _check_key(policy: Policy, signature: Signature) -> None:
+    if policy.concurrency is None:
+        return
+    names = signature.names()
+    for field in limits.fields_of(policy.concurrency.text):
+        if field not in names:
+            raise ActionDefinitionError(
+                f"action {signature.action!r}: concurrency={policy.concurrency.text!r:.60} names {field!r}, "
+                f"which is not one of its parameters ({', '.join(names) or 'it has none'})"
+            )
 
 
 def _where(function: Callable[..., Any], name: str, is_cpu: bool) -> Runs:

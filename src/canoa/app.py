@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 from canoa import settings as settings_module
 from canoa.action import Action
 from canoa.errors import ActionDefinitionError, UnknownAction, WrongUse
-from canoa.execution.policy import Backoff, Policy
+from canoa.execution.policy import Backoff, Concurrency, Policy, Rate
 from canoa.urn import action_name, checked_part
 from canoa.vocabulary import ActionName, TaskId
 from canoa.wire.codec import ContentType
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from canoa.client.sync import SyncApp
     from canoa.context import Context
     from canoa.recorder.accepting import Acceptor
+    from canoa.worker.limiter import LocalLimiter
     from canoa.worker.worker import Worker, WorkerSettings
 
 P = ParamSpec("P")
@@ -102,6 +103,8 @@ class Canoa:
         retry: int = ...,
         backoff: Backoff | None = ...,
         max_crashes: int = ...,
+        rate: str | Rate | None = ...,
+        concurrency: str | Concurrency | None = ...,
         cpu: bool = ...,
         priorities: int | None = ...,
         quorum: bool = ...,
@@ -116,6 +119,8 @@ class Canoa:
         retry: int = 0,
         backoff: Backoff | None = None,
         max_crashes: int = 3,
+        rate: str | Rate | None = None,
+        concurrency: str | Concurrency | None = None,
         cpu: bool = False,
         priorities: int | None = None,
         quorum: bool = False,
@@ -123,13 +128,22 @@ class Canoa:
         """Make a function an action: `@app.action`, or `@app.action(timeout=5, retry=3)`.
 
         `timeout`: seconds one attempt may run (None: no limit). `retry`: attempts after the first, with exponential
-        backoff. `max_crashes`: how often it may end a worker's process before it is put aside. `cpu`: run in a process
-        of its own. `priorities`: how many levels above 0 its queue keeps apart (1 to 10; they halve its speed).
-        `quorum`: keep its queue on a quorum of a cluster's nodes. The last two are fixed once the queue exists.
+        backoff. `max_crashes`: how often it may end a worker's process before it is put aside. `rate`: how often it may
+        start, such as "100/m". `concurrency`: a key with parameters, such as "customer:{id}"; tasks with the same key
+        run one at a time. Both count all workers; `Rate` and `Concurrency` say more. `cpu`: run in a process of its
+        own. `priorities`: how many levels above 0 its queue keeps apart (1 to 10; they halve its speed). `quorum`: keep
+        its queue on a quorum of a cluster's nodes. The last two are fixed once the queue exists.
         """
         if priorities is not None and (quorum or not 1 <= priorities <= 10):
             raise ActionDefinitionError(f"priorities={priorities}: use 1 to 10, and not together with quorum=True")
-        policy = Policy(timeout_s=timeout, retries=retry, backoff=backoff or Backoff(), max_crashes=max_crashes)
+        policy = Policy(
+            timeout_s=timeout,
+            retries=retry,
+            backoff=backoff or Backoff(),
+            max_crashes=max_crashes,
+            rate=Rate(rate) if isinstance(rate, str) else rate,
+            concurrency=Concurrency(concurrency) if isinstance(concurrency, str) else concurrency,
+        )
 
         def define(function: Callable[..., Any]) -> Action[..., Any, Any]:
             if not hasattr(function, "__qualname__"):
@@ -201,6 +215,13 @@ class Canoa:
             self._memory_hub()
             twin._hub = self._hub
         return twin
+
+    @cached_property
+    def limiter(self) -> LocalLimiter:
+        """What the limits of this process's workers are counted in: on the memory broker those are all there are."""
+        from canoa.worker.limiter import LocalLimiter
+
+        return LocalLimiter()
 
     async def session(self) -> Session:
         """The open session of the running event loop."""

@@ -52,6 +52,11 @@ class Signature:
         self.arguments: Codec[Any] = _codec(name, "parameters", self.arguments_type)
         self.result: Codec[Any] = _codec(name, "result", hints.get("return", Any))
 
+    def names(self) -> list[str]:
+        """Of the parameters that take one value each."""
+        variadic = (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD)
+        return [each.name for each in self._parameters if each.kind not in variadic]
+
     # --- The caller's side ----------------------------------------------------------------------
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], content_type: ContentType) -> bytes:

@@ -23,6 +23,13 @@ async def generator() -> Any:
         (lambda app: app.action(timeout=0), "timeout is 0; use seconds above 0"),
         (lambda app: app.action(retry=-1), "retry is -1; use 0"),
         (lambda app: app.action(max_crashes=0), "max_crashes is 0; use 1"),
+        (lambda app: app.action(rate="often"), "rate='often': use a number per s, m, h or d"),
+        (lambda app: app.action(concurrency="{id.x}"), "use plain parameter names in braces"),
+        (
+            lambda app: app.action(name="x", concurrency="customer:{id}")(lambda number: 1),
+            r"action 'shop.x': concurrency='customer:\{id\}' names 'id', which is not one of its parameters \(number\)",
+        ),
+        (lambda app: app.action(name="x", concurrency="{rest}")(lambda *rest: 1), r"names 'rest', .*\(it has none\)"),
         (lambda app: app.action(generator), "a generator cannot be an action; return a list, or submit parts"),
         (lambda app: app.action(cpu=True)(asyncio.sleep), "cpu=True runs in a process of its own; make it a plain def"),
         (lambda app: app.action(cpu=True, name="x")(lambda: 1), "finds it by name; define it at module level"),

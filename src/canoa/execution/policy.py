@@ -1,15 +1,20 @@
-"""How an action wants to be run: time limit, retries, backoff, crashes.
+"""How an action wants to be run: time limit, retries, backoff, crashes, rate, concurrency.
 
-Values and their checks only. What follows from them is in `rules.py` and `backoff.py`.
+Values and their checks only. What follows from them is in `rules.py`, `backoff.py` and `limits.py`.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 from canoa.errors import SettingError
+from canoa.execution import limits
+
+Scope: TypeAlias = Literal["global", "worker"]
+"""Whose starts a limit counts: those of all workers, or of each worker by itself."""
 
 
 def _check_number(name: str, value: object, *, remedy: str) -> None:
@@ -20,6 +25,11 @@ def _check_number(name: str, value: object, *, remedy: str) -> None:
 def _check_count(name: str, value: object, *, at_least: int, remedy: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
         raise SettingError(f"{name} is {value!r}; {remedy}")
+
+
+def _check_is(name: str, value: object, kind: type, *, remedy: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise SettingError(f"{name} is {value!r:.40}; {remedy}")
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +54,48 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
+def _check_scope(scope: object) -> None:
+    if scope not in get_args(Scope):
+        raise SettingError(f"scope={scope!r:.40}: use 'global' (all workers together) or 'worker' (each by itself)")
+
+
+class _Text(msgspec.Struct, frozen=True):
+    """Its only field may be positional; those of the structs below may not."""
+
+    text: str
+
+
+class Rate(_Text, frozen=True, kw_only=True):
+    """How often an action may start: `Rate("100/m")`, in `/s`, `/m`, `/h` or `/d`, evenly spaced."""
+
+    burst: int = 1  # how many may start at once after a pause; higher answers sooner, and presses harder
+    scope: Scope = "global"
+
+    def __post_init__(self) -> None:
+        limits.per_ms(self.text)
+        _check_count("rate.burst", self.burst, at_least=1, remedy="use 1 (evenly spaced) or more")
+        _check_scope(self.scope)
+
+    @property
+    def per_ms(self) -> float:
+        return limits.per_ms(self.text)
+
+
+class Concurrency(_Text, frozen=True, kw_only=True):
+    """How many tasks with the same key may run at once: `Concurrency("customer:{id}", limit=3)`.
+
+    The key names parameters of the action in braces. Actions of one app that use the same key share its places.
+    """
+
+    limit: int = 1
+    scope: Scope = "global"
+
+    def __post_init__(self) -> None:
+        limits.fields_of(self.text)
+        _check_count("concurrency.limit", self.limit, at_least=1, remedy="use 1 (one after the other) or more")
+        _check_scope(self.scope)
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """One action's rules."""
 
@@ -51,9 +103,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0  # after the first attempt
     backoff: Backoff = Backoff()
     max_crashes: int = 3  # lower dead-letters a deadly message sooner, and bystanders of other crashes with it
+    rate: Rate | None = None
+    concurrency: Concurrency | None = None
 
     def __post_init__(self) -> None:
         if self.timeout_s is not None:
             _check_number("timeout", self.timeout_s, remedy="use seconds above 0, or None for no limit")
         _check_count("retry", self.retries, at_least=0, remedy="use 0 (no retries) or more")
+        _check_is("rate", self.rate, Rate, remedy="use text such as '100/m', or Rate('100/m', burst=10)")
+        _check_is("concurrency", self.concurrency, Concurrency, remedy="use text, or Concurrency('…', limit=3)")
         _check_count("max_crashes", self.max_crashes, at_least=1, remedy="use 1 (never run it twice) or more")

@@ -30,6 +30,16 @@ def prefetch_for(concurrency: int, mean_run_s: float | None, current: int | None
     return fast if mean_run_s < (SLOW_FROM_S if is_fast_now else FAST_BELOW_S) else slow
 
 
+def prefetch_under_rate(normal: int, current: int | None, *, ahead: int, in_progress: int) -> int:
+    """The same for an action under a rate, of which `in_progress` run: `ahead` more may start soon, and the rest is
+    better left to others. It grows by doubling and shrinks late, since every change costs a consumer's restart.
+    """
+    wanted = min(normal, ahead + in_progress)
+    if current is None or 4 * wanted < current:
+        return wanted
+    return current if wanted <= current else min(normal, max(wanted, 2 * current))
+
+
 _WEIGHT = 0.05  # of the newest run; remembers about the last 20
 _ENOUGH_RUNS = 20
 

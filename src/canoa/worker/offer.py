@@ -57,6 +57,7 @@ class Offer:
         self.action = action
         self.name: ActionName = action.name
         self.policy: Policy = action.policy
+        self.is_limited = self.policy.rate is not None or self.policy.concurrency is not None
         self.stats = ActionStats()
         self.estimate = RunTimeEstimate()
         self.queue = topology.action_queue_name(action.name)

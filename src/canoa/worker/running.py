@@ -99,11 +99,17 @@ class Runner:
 
     async def handle(self, offer: Offer, delivery: Delivery, *, is_suspect: bool = False) -> None:
         """From the bytes to the end. `is_suspect`: it came from the suspect queue, and nothing else runs here."""
+        known = self.look(offer, delivery, is_suspect=is_suspect)
+        if known is not None:
+            await self._attempt(offer, known, delivery, offer.policy_for(known).timeout_s)
+
+    def look(self, offer: Offer, delivery: Delivery, *, is_suspect: bool = False) -> Task | None:
+        """The task, if it may run now. None: whatever else follows from its state has been done."""
         try:
             known = task.read(delivery.message, offer.name)
         except Undecodable as exc:
             offer.refuse_message(delivery, str(exc))
-            return
+            return None
         intent = rules.on_delivery(
             offer.policy_for(known),
             rules.Received(
@@ -118,8 +124,8 @@ class Runner:
             time.time(),
         )
         match intent:
-            case rules.Run(time_limit_s=limit_s):
-                await self._attempt(offer, known, delivery, limit_s)
+            case rules.Run():
+                return known
             case rules.Recount(crashes=crashes, as_suspect=as_suspect):
                 offer.recount(known, delivery, crashes, as_suspect=as_suspect)
             case rules.Poison(crashes=crashes):
@@ -131,6 +137,16 @@ class Runner:
                 offer.skip(known, delivery)
             case rules.Wait(wait_s=wait_s):
                 offer.wait(delivery, wait_s)
+        return None
+
+    def arguments(self, offer: Offer, known: Task, delivery: Delivery) -> Any | None:
+        """Decoded. None: they cannot be used, and its caller was told."""
+        try:
+            body = packing.unpack(known.message, offer.max_payload_bytes)
+            return offer.action.signature.decode(body, known.message.content_type)
+        except (ArgumentsRefused, Undecodable, PayloadTooLarge) as exc:
+            offer.end_badly(known, delivery, rules.Refused(), _failure(exc, known))
+            return None
 
     # --- The attempt ----------------------------------------------------------------------------
 

@@ -20,17 +20,20 @@ from canoa.action import Runs
 from canoa.broker import topology
 from canoa.broker.port import Declaration, Delivery
 from canoa.errors import CanoaError, SettingError, WrongUse
-from canoa.execution.prefetch import prefetch_for
+from canoa.execution import limits
+from canoa.execution.prefetch import prefetch_for, prefetch_under_rate
 from canoa.logs import get_logger
 from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
 from canoa.worker.cancelled import CancelledTasks
 from canoa.worker.driving import Interruption
+from canoa.worker.gate import Gate, Permit
 from canoa.worker.lane import Lane
 from canoa.worker.metrics import ActionStats, WorkerCollector, exposition, new_registry
 from canoa.worker.offer import Offer
 from canoa.worker.progress import ProgressTeller
 from canoa.worker.running import Runner, processors
 from canoa.worker.settling import Settler
+from canoa.worker.sharing import SharedLimits
 
 if TYPE_CHECKING:
     from canoa.app import Canoa
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-Job: TypeAlias = tuple[Offer, Delivery]
+Job: TypeAlias = tuple[Offer, Delivery, Permit | None]
 
 TUNE_EVERY_S = 1.0
 
@@ -89,6 +92,8 @@ class Worker:
             progress=ProgressTeller(self._broker, self.node_id),
             is_memory=app.settings.is_memory,
         )
+        self._limits = SharedLimits(app)
+        self._gate: Gate  # from the start on
         self._main: Lane[Job] = Lane("main", settings.concurrency, self._run)
         self._cpu: Lane[Job] = Lane("cpu", processes, self._run)
         self._offers = [self._offer(action) for action in app.actions.values()]
@@ -121,15 +126,19 @@ class Worker:
     # --- Starting ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Return once every action can be called. Raises what the broker refuses."""
+        """Return once every action can be called. Raises what the broker refuses, and `SettingError` for limits over
+        all workers that there is no store for."""
         telemetry.look()
         try:
+            shared = await self._limits.open()
+            self._gate = Gate(self._runner, self.node_id, shared=shared, room=self.settings.concurrency)
             await self._broker.open()
             await self._broker.declare(*topology.shared())
             for offer in self._offers:
                 await self._consume(offer)
             await self._listen_for_cancels()
         except BaseException:
+            await self._limits.aclose()
             await self._broker.aclose()
             self._runner.close()
             raise
@@ -146,7 +155,7 @@ class Worker:
     async def _consume(self, offer: Offer) -> None:
         action = offer.action
         lane = self._lane_of(offer)
-        offer.prefetch = prefetch_for(lane.concurrency, None, None)
+        offer.prefetch = self._prefetch_of(offer)
         declared = topology.of_action(action.name, quorum=action.quorum, max_priority=action.priorities)
         ours: list[Declaration] = [*topology.shared(), *declared]
         push = partial(self._on_delivery, offer, lane)
@@ -155,6 +164,14 @@ class Worker:
             await self._broker.consume(offer.queue, push, prefetch=offer.prefetch, topology=ours),
             await self._broker.consume(offer.suspect_queue, on_suspect, prefetch=1, topology=ours),
         ]
+
+    def _prefetch_of(self, offer: Offer) -> int:
+        current = offer.prefetch or None
+        normal = prefetch_for(self._lane_of(offer).concurrency, offer.estimate.mean_s, current)
+        if (rate := offer.policy.rate) is None:
+            return normal
+        ahead = limits.held_ahead(rate.per_ms, rate.burst)
+        return prefetch_under_rate(normal, current, ahead=ahead, in_progress=offer.stats.in_progress)
 
     def _lane_of(self, offer: Offer) -> Lane[Job]:
         return self._cpu if offer.action.runs is Runs.IN_PROCESS else self._main
@@ -187,19 +204,30 @@ class Worker:
         self._settler.took()
         if self._is_stopping:
             offer.hand_back(delivery)
+        elif offer.is_limited:
+            self._gate.enter(offer, delivery, partial(self._on_admitted, offer, lane, delivery))
         else:
-            lane.push((offer, delivery), delivery.message.priority)
+            lane.push((offer, delivery, None), delivery.message.priority)
+
+    def _on_admitted(self, offer: Offer, lane: Lane[Job], delivery: Delivery, permit: Permit) -> None:
+        if self._is_stopping:
+            _hand_back(offer, delivery, permit)
+        else:
+            lane.push((offer, delivery, permit), delivery.message.priority)
 
     async def _run(self, job: Job) -> None:
-        offer, delivery = job
-        if delivery.is_settled:  # its link is gone: the broker has given it to somebody else
-            self._settler.dropped()
-            return
+        offer, delivery, permit = job
         try:
-            await self._runner.handle(offer, delivery)
+            if delivery.is_settled:  # its link is gone: the broker has given it to somebody else
+                self._settler.dropped()
+            else:
+                await self._runner.handle(offer, delivery)
         except Exception:  # a bug of ours: the task goes back and is counted, so that it cannot come for ever
             log.exception("delivery_not_handled", action=offer.name, message_id=delivery.message.message_id)
             offer.requeue(delivery)
+        finally:
+            if permit is not None:
+                permit.release()
 
     def _on_suspect(self, offer: Offer, delivery: Delivery) -> None:
         """One at a time in the whole worker: a second one in hand would look guilty of the first one's crash."""
@@ -214,7 +242,12 @@ class Worker:
 
     async def _run_suspect(self, offer: Offer, delivery: Delivery) -> None:
         """It may have ended a worker: with nothing else running, a crash can only be its own doing."""
+        permit: Permit | None = None
         try:
+            if offer.is_limited:
+                permit = await self._gate.pass_suspect(offer, delivery)
+                if permit is None:
+                    return
             if not delivery.redelivered:
                 await self._main.pause()
                 await self._cpu.pause()
@@ -223,6 +256,8 @@ class Worker:
             else:
                 await self._runner.handle(offer, delivery, is_suspect=True)
         finally:
+            if permit is not None:
+                permit.release()
             self._has_suspect = False
             if not self._is_stopping:
                 self._main.resume()
@@ -241,7 +276,7 @@ class Worker:
         while True:
             await asyncio.sleep(TUNE_EVERY_S)
             for offer in self._offers:
-                wanted = prefetch_for(self._lane_of(offer).concurrency, offer.estimate.mean_s, offer.prefetch)
+                wanted = self._prefetch_of(offer)
                 if wanted != offer.prefetch:
                     offer.prefetch = wanted
                     await offer.consumers[0].set_prefetch(wanted)
@@ -262,9 +297,10 @@ class Worker:
         for offer in self._offers:
             for consumer in offer.consumers:
                 await consumer.cancel()
+        self._gate.stop()
         for lane in (self._main, self._cpu):
-            for offer, delivery in lane.take_unstarted():
-                offer.hand_back(delivery)
+            for unstarted in lane.take_unstarted():
+                _hand_back(*unstarted)
         is_clean = await self._drain()
         await self._main.stop()
         await self._cpu.stop()
@@ -272,6 +308,8 @@ class Worker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._runner.close()
+        await self._gate.aclose()
+        await self._limits.aclose()
         await self._stop_listening()
         await self._broker.aclose()
         log.info("worker_stopped", node_id=self.node_id, clean=is_clean)
@@ -300,3 +338,9 @@ class Worker:
         except TimeoutError:
             return False
         return True
+
+
+def _hand_back(offer: Offer, delivery: Delivery, permit: Permit | None) -> None:
+    offer.hand_back(delivery)
+    if permit is not None:
+        permit.release()

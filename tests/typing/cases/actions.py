@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import assert_type
 
-from canoa import Canoa, Context, Handle
+from canoa import Canoa, Concurrency, Context, Handle, Rate
 
 app = Canoa("shop")
 
@@ -26,6 +26,16 @@ def plain(number: int) -> float:
 @app.action
 def bare_plain(number: int) -> list[int]:
     return [number]
+
+
+@app.action(rate="100/m", concurrency=Concurrency("charge:{number}", limit=2))
+async def charge(number: int) -> int:
+    return number
+
+
+@app.action(rate=Rate("10/s", burst=20, scope="worker"), concurrency="page:{path}")
+def fetch(path: str) -> str:
+    return path
 
 
 @app.action(cpu=True)
@@ -71,6 +81,9 @@ async def using_options() -> None:
     resize.using(result="later")  # type: ignore[arg-type]
     assert_type(await resize.using(after=60).submit("a.png"), Handle[str])
     assert_type(await resize.using(at=datetime.now(UTC)).submit("a.png"), Handle[str])
+    assert_type(await charge.submit(1), Handle[int])
+    assert_type(await fetch.submit("a"), Handle[str])
+    Rate("10/s", scope="node")  # type: ignore[arg-type]
     resize.using(at="tomorrow")  # type: ignore[arg-type]
     resize.using(timeout="5")  # type: ignore[arg-type]
 
