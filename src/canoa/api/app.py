@@ -9,10 +9,11 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.requests import Request
 from starlette.responses import Response
 
 from canoa.api import asked, documents, errors, routes_dead, routes_live, routes_probes, routes_tasks
-from canoa.api.answers import answer
+from canoa.api.answers import PlainRoute, answer
 from canoa.api.docs_page import rendered
 from canoa.api.guard import Guard, checked_token
 from canoa.api.readiness import Readiness
@@ -51,6 +52,7 @@ def new_api(served: Served, *, hosts: Sequence[str], token: str) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
+    api.router.route_class = PlainRoute
     api.add_middleware(JoinsTrace)  # behind the guard, which is asked first
     api.add_middleware(Guard, hosts=hosts, token=checked_token(token))
     errors.add_handlers(api)
@@ -75,11 +77,11 @@ def _include_documents(api: FastAPI) -> None:
         return _completed(api.openapi())
 
     @api.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> Response:
+    async def openapi(_: Request) -> Response:
         return answer(document())
 
     @api.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
+    async def docs(_: Request) -> Response:
         return Response(rendered(document()), media_type="text/html")
 
 
@@ -91,17 +93,7 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     )
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{"token": []}]
-    for name in ("HTTPValidationError", "ValidationError"):
-        components["schemas"].pop(name, None)
-    for operation in (each for methods in document["paths"].values() for each in methods.values()):
-        _without_foreign_refusals(operation["responses"])
     return document
-
-
-def _without_foreign_refusals(responses: dict[str, Any]) -> None:
-    """FastAPI tells of its own shape wherever there is a parameter; ours is the only one that is sent."""
-    if "HTTPValidationError" in str(responses.get("422")):
-        del responses["422"]
 
 
 def _metrics_of(worker: Worker | None) -> Callable[[], bytes]:

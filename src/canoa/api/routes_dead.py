@@ -9,9 +9,8 @@ from starlette.responses import Response
 
 from canoa.api import asked
 from canoa.api.answers import answer
-from canoa.api.documents import PREFIX, asks, takes
+from canoa.api.documents import PREFIX, asks, of_task, takes
 from canoa.api.errors import documented
-from canoa.api.routes_tasks import TaskId
 from canoa.errors import SettingError
 from canoa.recorder.desk import Desk
 from canoa.recorder.views import LetterPage, LetterView, Redriven
@@ -61,9 +60,10 @@ def add_routes(api: FastAPI, desk: Desk) -> None:
         summary="Why a task died",
         response_model=LetterView,
         responses=documented(404),
+        openapi_extra=of_task(),
     )
-    async def get_dead(task_id: TaskId) -> Response:
-        return answer(await desk.letter(asked.task_id(task_id)))
+    async def get_dead(request: Request) -> Response:
+        return answer(await desk.letter(asked.task_id(request)))
 
 
 async def _redriven(desk: Desk, body: asked.Redrive) -> Redriven:

@@ -30,7 +30,7 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, listeners: Liste
         response_model=list[ActionView],
         responses=documented(),
     )
-    async def list_actions() -> Response:
+    async def list_actions(_: Request) -> Response:
         return answer(await desk.actions())
 
     @api.get(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
 from starlette.responses import Response
 
 from canoa.api.answers import Refusal, answer, refusal
@@ -54,7 +55,7 @@ def add_routes(
         responses={400: documented()[400]},
         openapi_extra=NO_TOKEN,
     )
-    async def healthz() -> Response:
+    async def healthz(_: Request) -> Response:
         """Whether work can arrive is another question: `/readyz`."""
         return answer(
             Health(
@@ -75,7 +76,7 @@ def add_routes(
         responses={400: documented()[400], 503: _NOT_READY},
         openapi_extra=NO_TOKEN,
     )
-    async def readyz() -> Response:
+    async def readyz(_: Request) -> Response:
         """At most one probe a second, shared by all who ask."""
         verdict = await readiness.verdict()
         if verdict.round_trip_ms is None:
@@ -90,5 +91,5 @@ def add_routes(
         response_class=Response,
         responses={200: _METRICS, **documented()},
     )
-    async def read_metrics() -> Response:
+    async def read_metrics(_: Request) -> Response:
         return Response(metrics(), media_type=CONTENT_TYPE_LATEST)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.integration.api.world import listening
+from tests.integration.api.world import TOKEN, listening
 from tests.integration.keep.keeping import Keeping
 
 from canoa.recorder.events import Events
+from canoa.wire.event import Event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
     from canoa.store.port import TaskRow
     from canoa.vocabulary import TaskId
-    from canoa.wire.event import Event
 
 TASKS = "/api/v1/tasks"
 
@@ -182,6 +183,29 @@ async def test_a_task_is_followed_from_acceptance_to_end(client: httpx.AsyncClie
 
     assert [(event["kind"], event["task_id"]) for event in told] == [("accepted", task_id), ("ended", task_id)]
     assert told[-1]["outcome"] == "ok"
+
+
+async def test_a_listener_that_does_not_read_holds_up_nobody_and_is_told_that_it_missed_some(
+    shop: Keeping, client: httpx.AsyncClient
+) -> None:
+    port = client.base_url.port
+    assert port is not None
+    reader, writer = await asyncio.open_connection(client.base_url.host, port, limit=4096)
+    writer.write(f"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+    await reader.readuntil(b": listening\n\n")
+    event = Event(kind="progress", task_id="t", action="shop.resize", at=datetime.now(UTC), text="x" * 10_000)
+
+    for _ in range(5000):  # 50 MB: more than all buffers on the way hold
+        shop.hosted.recorder.events.tell(event)
+        await asyncio.sleep(0)
+    task_id = await submitted(client, "shop.resize", path="a")
+
+    assert (await result(client, task_id))["result"] == "a-100"
+    async with asyncio.timeout(20):
+        said = b""
+        while b"event: lagged" not in said:
+            said = said[-20:] + await reader.read(65536)
+    writer.close()
 
 
 async def test_an_end_between_the_look_and_the_wait_is_not_missed(
