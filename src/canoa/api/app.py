@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,6 +23,7 @@ from canoa.api.stopping import Stopping
 from canoa.api.tracing import JoinsTrace
 from canoa.app import Canoa
 from canoa.recorder.desk import Desk
+from canoa.recorder.metrics import RecorderCollector
 from canoa.vocabulary import Layer
 from canoa.worker.metrics import WorkerCollector, exposition, new_registry
 from canoa.worker.worker import Worker
@@ -58,7 +60,7 @@ def new_api(served: Served, *, hosts: Sequence[str], token: str) -> FastAPI:
     errors.add_handlers(api)
     if served.desk is not None:  # first: routes are tried in their order
         _include_desk(api, served, served.desk)
-    metrics = _metrics_of(served.worker)
+    metrics = _metrics_of(served)
     routes_probes.add_routes(api, served.app.name, worker=served.worker, readiness=served.readiness, metrics=metrics)
     _include_documents(api)
     return api
@@ -96,8 +98,11 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _metrics_of(worker: Worker | None) -> Callable[[], bytes]:
-    if worker is not None:
-        return worker.metrics
-    registry = new_registry(WorkerCollector({}, Layer.CLOUD))
-    return lambda: exposition(registry)
+def _metrics_of(served: Served) -> Callable[[], bytes]:
+    """The worker's figures, or those of a process without one, and the recorder's behind them."""
+    worker, desk = served.worker, served.desk
+    registries = [new_registry(WorkerCollector({}, Layer.CLOUD)) if worker is None else worker.registry]
+    if desk is not None:
+        registries.append(CollectorRegistry())
+        registries[-1].register(RecorderCollector(desk.stats))
+    return lambda: b"".join(map(exposition, registries))

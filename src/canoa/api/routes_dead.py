@@ -25,6 +25,7 @@ def add_routes(api: FastAPI, desk: Desk) -> None:
         operation_id="list_dead",
         summary="List dead letters, the newest first",
         response_model=LetterPage,
+        response_description="A page",
         responses=documented(422),
         openapi_extra=asks(asked.DeadQuery),
     )
@@ -38,6 +39,7 @@ def add_routes(api: FastAPI, desk: Desk) -> None:
         operation_id="redrive",
         summary="Send dead letters again",
         response_model=Redriven,
+        response_description="Which were sent again, and which not",
         responses=documented(408, 413, 415, 422, 507),
         openapi_extra=takes(
             asked.RedriveBody,
@@ -59,6 +61,7 @@ def add_routes(api: FastAPI, desk: Desk) -> None:
         operation_id="get_dead",
         summary="Why a task died",
         response_model=LetterView,
+        response_description="The letter",
         responses=documented(404),
         openapi_extra=of_task(),
     )

@@ -52,6 +52,7 @@ def add_routes(
         operation_id="healthz",
         summary="Whether the process lives",
         response_model=Health,
+        response_description="It lives",
         responses={400: documented()[400]},
         openapi_extra=NO_TOKEN,
     )
@@ -73,6 +74,7 @@ def add_routes(
         operation_id="readyz",
         summary="Whether work can arrive, proven by a message through the broker",
         response_model=Ready,
+        response_description="Work can arrive",
         responses={400: documented()[400], 503: _NOT_READY},
         openapi_extra=NO_TOKEN,
     )

@@ -73,6 +73,7 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
         operation_id="list_tasks",
         summary="List tasks, the newest first",
         response_model=TaskPage,
+        response_description="A page",
         responses=documented(422),
         openapi_extra=asks(asked.TasksQuery),
     )
@@ -86,6 +87,7 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
         operation_id="get_task",
         summary="Where a task stands",
         response_model=TaskView,
+        response_description="As it stands",
         responses=documented(404),
         openapi_extra=of_task(),
     )
@@ -115,6 +117,7 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
         operation_id="cancel",
         summary="Cancel a task",
         response_model=TaskView,
+        response_description="As it stands then",
         responses=documented(404),
         openapi_extra=of_task(),
     )

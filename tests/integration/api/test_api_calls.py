@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families as parsed
 from tests.integration.api.world import TOKEN, listening
 from tests.integration.keep.keeping import Keeping
 
@@ -183,6 +184,16 @@ async def test_a_task_is_followed_from_acceptance_to_end(client: httpx.AsyncClie
 
     assert [(event["kind"], event["task_id"]) for event in told] == [("accepted", task_id), ("ended", task_id)]
     assert told[-1]["outcome"] == "ok"
+
+
+async def test_what_the_recorder_counts_is_among_the_metrics(client: httpx.AsyncClient) -> None:
+    await result(client, await submitted(client, "shop.resize", path="a"))
+
+    metrics = (await client.get("/metrics")).text
+
+    samples = {each.name: each.value for family in parsed(metrics) for each in family.samples}
+    assert samples["canoa_tasks_accepted_total"] == samples["canoa_results_recorded_total"] == 1
+    assert samples["canoa_build_info"] == 1
 
 
 async def test_a_listener_that_does_not_read_holds_up_nobody_and_is_told_that_it_missed_some(
