@@ -1,4 +1,4 @@
-"""The API over a real desk: a worker, a recorder and a SQLite file, as `canoa up` puts them together."""
+"""The API over a real desk: a worker, a recorder and a SQLite file, as `canoa up` puts them together, on both brokers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 TASKS = "/api/v1/tasks"
 
 
-@pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Keeping]:
-    async with Keeping("memory://", tmp_path) as keeping:
+@pytest.fixture(params=["memory", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
+async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Keeping]:
+    url = "memory://" if request.param == "memory" else request.getfixturevalue("rabbit_url")
+    async with Keeping(url, tmp_path) as keeping:
 
         @keeping.app.action()
         async def resize(path: str, *, width: int = 100) -> str:
@@ -84,6 +85,22 @@ async def test_arguments_that_do_not_fit_are_refused_before_anything_is_stored(c
         assert (answer.status_code, answer.json()["error"]["type"]) == (422, "ArgumentsRefused")
         assert "it takes (path: str" in answer.json()["error"]["message"]
     assert (await client.get(TASKS)).json() == {"tasks": [], "next": None}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"at": "0001-01-01T00:00:00+14:00"},
+        {"at": "9999-12-31T23:59:59-14:00"},
+        {"at": "1970-01-01T00:00:00Z", "after": 315_360_000},
+        {"after": 1e-300, "timeout": 1e-300, "queue_timeout": 1e-300},
+        {"retry": 2**31 - 1, "priority": 255},
+    ],
+)
+async def test_an_option_at_its_limit_is_taken_or_refused(client: httpx.AsyncClient, options: dict[str, Any]) -> None:
+    body = {"action": "shop.resize", "arguments": {"path": "a"}, "options": options}
+
+    assert (await client.post(TASKS, json=body)).status_code in (201, 422)
 
 
 async def test_an_action_that_nobody_offers_is_not_found(client: httpx.AsyncClient) -> None:
