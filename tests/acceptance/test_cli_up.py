@@ -41,8 +41,9 @@ def start_up(shell: Shell, *args: str, program: str = str(CANOA)) -> tuple[Proce
     return process, address[0]
 
 
-def get(url: str, host: str | None = None) -> tuple[int, str]:
-    request = urllib.request.Request(url, headers={"Host": host} if host else {})
+def get(url: str, host: str | None = None, *, token: str = "") -> tuple[int, str]:
+    headers = {"Authorization": f"Bearer {token}"} | ({"Host": host} if host else {})
+    request = urllib.request.Request(url, headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=10) as response:
             return response.status, response.read().decode()
@@ -54,13 +55,16 @@ def get(url: str, host: str | None = None) -> tuple[int, str]:
 
 
 def test_the_api_says_that_it_lives_and_what_it_counts(offline: Shell) -> None:
-    _, url = start_up(offline)
+    process, url = start_up(offline)
+    token = re.search(r"token (\S+)\)", process.said)
+    assert token is not None, process.said
 
     status, health = get(f"{url}/healthz")
     assert status == 200
     assert json.loads(health).items() >= {"status": "ok", "app": "shop", "in_progress": 0}.items()
 
-    status, metrics = get(f"{url}/metrics")
+    assert get(f"{url}/metrics")[0] == 401
+    status, metrics = get(f"{url}/metrics", token=token[1])
     assert status == 200
     assert 'canoa_actions_total{action="shop.resize",layer="CLOUD",outcome="ok"} 0.0' in metrics
 

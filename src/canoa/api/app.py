@@ -9,10 +9,12 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from starlette.requests import Request
 from starlette.responses import Response
 
 from canoa.api import asked, documents, errors, routes_dead, routes_live, routes_probes, routes_tasks
-from canoa.api.answers import answer
+from canoa.api.answers import PlainRoute, answer
 from canoa.api.docs_page import rendered
 from canoa.api.guard import Guard, checked_token
 from canoa.api.readiness import Readiness
@@ -21,6 +23,7 @@ from canoa.api.stopping import Stopping
 from canoa.api.tracing import JoinsTrace
 from canoa.app import Canoa
 from canoa.recorder.desk import Desk
+from canoa.recorder.metrics import RecorderCollector
 from canoa.vocabulary import Layer
 from canoa.worker.metrics import WorkerCollector, exposition, new_registry
 from canoa.worker.worker import Worker
@@ -51,12 +54,13 @@ def new_api(served: Served, *, hosts: Sequence[str], token: str) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
+    api.router.route_class = PlainRoute
     api.add_middleware(JoinsTrace)  # behind the guard, which is asked first
     api.add_middleware(Guard, hosts=hosts, token=checked_token(token))
     errors.add_handlers(api)
     if served.desk is not None:  # first: routes are tried in their order
         _include_desk(api, served, served.desk)
-    metrics = _metrics_of(served.worker)
+    metrics = _metrics_of(served)
     routes_probes.add_routes(api, served.app.name, worker=served.worker, readiness=served.readiness, metrics=metrics)
     _include_documents(api)
     return api
@@ -75,11 +79,11 @@ def _include_documents(api: FastAPI) -> None:
         return _completed(api.openapi())
 
     @api.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> Response:
+    async def openapi(_: Request) -> Response:
         return answer(document())
 
     @api.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
+    async def docs(_: Request) -> Response:
         return Response(rendered(document()), media_type="text/html")
 
 
@@ -91,21 +95,14 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     )
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{"token": []}]
-    for name in ("HTTPValidationError", "ValidationError"):
-        components["schemas"].pop(name, None)
-    for operation in (each for methods in document["paths"].values() for each in methods.values()):
-        _without_foreign_refusals(operation["responses"])
     return document
 
 
-def _without_foreign_refusals(responses: dict[str, Any]) -> None:
-    """FastAPI tells of its own shape wherever there is a parameter; ours is the only one that is sent."""
-    if "HTTPValidationError" in str(responses.get("422")):
-        del responses["422"]
-
-
-def _metrics_of(worker: Worker | None) -> Callable[[], bytes]:
-    if worker is not None:
-        return worker.metrics
-    registry = new_registry(WorkerCollector({}, Layer.CLOUD))
-    return lambda: exposition(registry)
+def _metrics_of(served: Served) -> Callable[[], bytes]:
+    """The worker's figures, or those of a process without one, and the recorder's behind them."""
+    worker, desk = served.worker, served.desk
+    registries = [new_registry(WorkerCollector({}, Layer.CLOUD)) if worker is None else worker.registry]
+    if desk is not None:
+        registries.append(CollectorRegistry())
+        registries[-1].register(RecorderCollector(desk.stats))
+    return lambda: b"".join(map(exposition, registries))

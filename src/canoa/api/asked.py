@@ -142,8 +142,9 @@ def given(wanted: _Asked) -> dict[str, Any]:
     return {name: value for name, value in pairs if value is not UNSET}
 
 
-def task_id(text: str) -> str:
-    """An id from a path, or `UnknownTask`: what cannot be an id is not looked for."""
+def task_id(request: Request) -> str:
+    """From the path, or `UnknownTask`: what cannot be an id is not looked for."""
+    text: str = request.path_params["task_id"]
     if not _TASK_ID.fullmatch(text):
         raise UnknownTask(text)
     return text

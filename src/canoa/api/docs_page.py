@@ -6,6 +6,7 @@ Edge machines have no way to a server with a prettier viewer, and a page that as
 from __future__ import annotations
 
 import json
+import re
 from html import escape
 from typing import Any, Final
 
@@ -50,7 +51,7 @@ def _of_tag(document: dict[str, Any], tag: dict[str, str]) -> list[str]:
 
 def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     parameters = [
-        (f"<code>{escape(each['name'])}</code>", f"{_kind(each['schema'])}. {escape(each.get('description', ''))}")
+        (f"<code>{escape(each['name'])}</code>", f"{_kind(each['schema'])}. {_text(each.get('description', ''))}")
         for each in operation.get("parameters", [])
     ]
     answers = [(f"<code>{status}</code>", _answer(each)) for status, each in operation["responses"].items()]
@@ -79,12 +80,12 @@ def _request(operation: dict[str, Any]) -> str:
 
 def _answer(answer: dict[str, Any]) -> str:
     kinds = [_kind(content["schema"]) for content in answer.get("content", {}).values()]
-    return f"{escape(answer['description'])}. {', '.join(kinds)}"
+    return f"{_text(answer['description'])}. {', '.join(kinds)}"
 
 
 def _shape(name: str, schema: dict[str, Any]) -> str:
     fields = [
-        (f"<code>{escape(field)}</code>", f"{_kind(each)}. {escape(each.get('description', ''))}")
+        (f"<code>{escape(field)}</code>", f"{_kind(each)}. {_text(each.get('description', ''))}")
         for field, each in schema.get("properties", {}).items()
     ]
     return f'<h3 id="{escape(name)}">{escape(name)}</h3>{_paragraphs(schema.get("description", ""))}{_table(fields)}'
@@ -114,7 +115,12 @@ def _json(value: Any) -> str:
 
 
 def _paragraphs(text: str) -> str:
-    return "".join(f"<p>{escape(' '.join(each.split()))}</p>" for each in text.split("\n\n") if each.strip())
+    return "".join(f"<p>{_text(' '.join(each.split()))}</p>" for each in text.split("\n\n") if each.strip())
+
+
+def _text(text: str) -> str:
+    """With what stands between backticks as code."""
+    return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
 def _table(rows: list[tuple[str, str]]) -> str:

@@ -27,6 +27,15 @@ TAGS: Final = [
     {"name": "probes", "description": "For supervisors and Prometheus."},
 ]
 
+_TASK_ID: Final = {
+    "name": "task_id",
+    "in": "path",
+    "required": True,
+    "description": "The id that submitting gave.",
+    "schema": {"type": "string"},
+    "example": "0192f0c1a7b27c3e9d5e4f60718293a4",
+}
+
 NO_TOKEN: Final[dict[str, Any]] = {"security": []}
 
 
@@ -48,6 +57,11 @@ def asks(type_: Any) -> dict[str, Any]:
     (reference,), components = msgspec.json.schema_components([type_], ref_template="{name}")
     fields = components[reference["$ref"]]["properties"]
     return {"parameters": [_parameter(name, _inlined(schema, components)) for name, schema in fields.items()]}
+
+
+def of_task(type_: Any = None) -> dict[str, Any]:
+    """For `openapi_extra`: the task's id in the path, and query parameters of that type."""
+    return {"parameters": [_TASK_ID, *(asks(type_)["parameters"] if type_ else ())]}
 
 
 def _parameter(name: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -87,7 +86,6 @@ def status_of(error: errors.CanoaError) -> int:
 
 def add_handlers(api: FastAPI) -> None:
     api.add_exception_handler(errors.CanoaError, _on_canoa_error)
-    api.add_exception_handler(RequestValidationError, _on_invalid)
     api.add_exception_handler(HTTPException, _on_http_error)
     api.add_exception_handler(Exception, _on_bug)
 
@@ -97,12 +95,6 @@ async def _on_canoa_error(_: Request, exc: Exception) -> Response:
     status = status_of(exc)
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503, 507) else None
     return refusal(status, type(exc).__name__, str(exc), headers=headers)
-
-
-async def _on_invalid(_: Request, exc: Exception) -> Response:
-    assert isinstance(exc, RequestValidationError)
-    first = exc.errors()[0]
-    return refusal(422, "TypeMismatch", f"{first['msg']}, at `{'.'.join(map(str, first['loc']))}`")
 
 
 async def _on_http_error(request: Request, exc: Exception) -> Response:

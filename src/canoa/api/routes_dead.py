@@ -9,9 +9,8 @@ from starlette.responses import Response
 
 from canoa.api import asked
 from canoa.api.answers import answer
-from canoa.api.documents import PREFIX, asks, takes
+from canoa.api.documents import PREFIX, asks, of_task, takes
 from canoa.api.errors import documented
-from canoa.api.routes_tasks import TaskId
 from canoa.errors import SettingError
 from canoa.recorder.desk import Desk
 from canoa.recorder.views import LetterPage, LetterView, Redriven
@@ -26,6 +25,7 @@ def add_routes(api: FastAPI, desk: Desk) -> None:
         operation_id="list_dead",
         summary="List dead letters, the newest first",
         response_model=LetterPage,
+        response_description="A page",
         responses=documented(422),
         openapi_extra=asks(asked.DeadQuery),
     )
@@ -39,6 +39,7 @@ def add_routes(api: FastAPI, desk: Desk) -> None:
         operation_id="redrive",
         summary="Send dead letters again",
         response_model=Redriven,
+        response_description="Which were sent again, and which not",
         responses=documented(408, 413, 415, 422, 507),
         openapi_extra=takes(
             asked.RedriveBody,
@@ -60,10 +61,12 @@ def add_routes(api: FastAPI, desk: Desk) -> None:
         operation_id="get_dead",
         summary="Why a task died",
         response_model=LetterView,
+        response_description="The letter",
         responses=documented(404),
+        openapi_extra=of_task(),
     )
-    async def get_dead(task_id: TaskId) -> Response:
-        return answer(await desk.letter(asked.task_id(task_id)))
+    async def get_dead(request: Request) -> Response:
+        return answer(await desk.letter(asked.task_id(request)))
 
 
 async def _redriven(desk: Desk, body: asked.Redrive) -> Redriven:

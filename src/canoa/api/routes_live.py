@@ -28,9 +28,10 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, listeners: Liste
         tags=["actions"],
         summary="What can be submitted",
         response_model=list[ActionView],
+        response_description="Those that this program knows",
         responses=documented(),
     )
-    async def list_actions() -> Response:
+    async def list_actions(_: Request) -> Response:
         return answer(await desk.actions())
 
     @api.get(

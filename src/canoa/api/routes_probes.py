@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
 from starlette.responses import Response
 
 from canoa.api.answers import Refusal, answer, refusal
@@ -51,10 +52,11 @@ def add_routes(
         operation_id="healthz",
         summary="Whether the process lives",
         response_model=Health,
+        response_description="It lives",
         responses={400: documented()[400]},
         openapi_extra=NO_TOKEN,
     )
-    async def healthz() -> Response:
+    async def healthz(_: Request) -> Response:
         """Whether work can arrive is another question: `/readyz`."""
         return answer(
             Health(
@@ -72,10 +74,11 @@ def add_routes(
         operation_id="readyz",
         summary="Whether work can arrive, proven by a message through the broker",
         response_model=Ready,
+        response_description="Work can arrive",
         responses={400: documented()[400], 503: _NOT_READY},
         openapi_extra=NO_TOKEN,
     )
-    async def readyz() -> Response:
+    async def readyz(_: Request) -> Response:
         """At most one probe a second, shared by all who ask."""
         verdict = await readiness.verdict()
         if verdict.round_trip_ms is None:
@@ -90,5 +93,5 @@ def add_routes(
         response_class=Response,
         responses={200: _METRICS, **documented()},
     )
-    async def read_metrics() -> Response:
+    async def read_metrics(_: Request) -> Response:
         return Response(metrics(), media_type=CONTENT_TYPE_LATEST)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import FastAPI, Path
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
 from canoa.api import asked
 from canoa.api.answers import answer
-from canoa.api.documents import PREFIX, asks, takes
+from canoa.api.documents import PREFIX, asks, of_task, takes
 from canoa.api.errors import documented
 from canoa.api.stopping import Stopping
 from canoa.recorder.desk import Desk
 from canoa.recorder.views import ResultView, Submitted, TaskPage, TaskView
-
-TaskId = Annotated[str, Path(description="The id that submitting gave.", examples=["0192f0c1a7b27c3e9d5e4f60718293a4"])]
 
 _SUBMIT: Final = {"action": "shop.resize", "arguments": {"path": "a.png", "width": 80}}
 _LATER: Final = {**_SUBMIT, "options": {"after": 60, "retry": 3, "idempotency_key": "resize-a.png"}}
@@ -75,6 +73,7 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
         operation_id="list_tasks",
         summary="List tasks, the newest first",
         response_model=TaskPage,
+        response_description="A page",
         responses=documented(422),
         openapi_extra=asks(asked.TasksQuery),
     )
@@ -88,10 +87,12 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
         operation_id="get_task",
         summary="Where a task stands",
         response_model=TaskView,
+        response_description="As it stands",
         responses=documented(404),
+        openapi_extra=of_task(),
     )
-    async def get_task(task_id: TaskId) -> Response:
-        return answer(await desk.task(asked.task_id(task_id)))
+    async def get_task(request: Request) -> Response:
+        return answer(await desk.task(asked.task_id(request)))
 
     @api.get(
         f"{PREFIX}/tasks/{{task_id}}/result",
@@ -101,13 +102,13 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
         response_model=ResultView,
         response_description="It ended; `task.outcome` says how",
         responses={202: {"model": ResultView, "description": "It has not ended yet"}, **documented(404, 406, 422)},
-        openapi_extra=asks(asked.WaitQuery),
+        openapi_extra=of_task(asked.WaitQuery),
     )
-    async def get_result(request: Request, task_id: TaskId) -> Response:
+    async def get_result(request: Request) -> Response:
         """With `wait`, the answer comes as soon as the task ends, or after so many seconds. A failure is an answer
         like any other (200): `result` is there when `task.outcome` is `ok`, `error_type` and `traceback` otherwise."""
         wait_s = asked.query(request, asked.WaitQuery).wait
-        view = await _waited(desk, asked.task_id(task_id), wait_s, stopping)
+        view = await _waited(desk, asked.task_id(request), wait_s, stopping)
         return answer(view, 200 if view.task.outcome is not None else 202)
 
     @api.post(
@@ -116,11 +117,13 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
         operation_id="cancel",
         summary="Cancel a task",
         response_model=TaskView,
+        response_description="As it stands then",
         responses=documented(404),
+        openapi_extra=of_task(),
     )
-    async def cancel(task_id: TaskId) -> Response:
+    async def cancel(request: Request) -> Response:
         """It ends as cancelled, unless it has ended. Workers that hear of it in time skip it or interrupt it."""
-        return answer(await desk.cancel(asked.task_id(task_id)))
+        return answer(await desk.cancel(asked.task_id(request)))
 
 
 async def _waited(desk: Desk, task_id: str, wait_s: float, stopping: Stopping) -> ResultView:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from canoa.action import Action
     from canoa.app import Canoa
+    from canoa.recorder.metrics import RecorderStats
     from canoa.recorder.service import Recorder
     from canoa.store.port import TaskRow
 
@@ -68,6 +69,11 @@ class Desk:
         self._limit_bytes = max_payload_bytes
         self._layer = layer
         self._compression = compression
+
+    @property
+    def stats(self) -> RecorderStats:
+        """What its recorder counts."""
+        return self._recorder.stats
 
     # --- Submitting ---------------------------------------------------------------------------------
 

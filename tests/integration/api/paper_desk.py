@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from canoa.errors import UnknownAction, UnknownTask
 from canoa.recorder.desk import Desk
+from canoa.recorder.metrics import RecorderStats
 from canoa.recorder.views import (
     ActionView,
     LetterPage,
@@ -52,6 +53,7 @@ WAITING = TaskView(
 
 class PaperDesk(Desk):
     def __init__(self) -> None:  # not of a recorder
+        self._stats = RecorderStats()
         self.requests: list[Request] = []
         self.asked: dict[str, Any] = {}
         self.error: Exception | None = None
@@ -60,6 +62,10 @@ class PaperDesk(Desk):
         self._views: dict[str, ResultView] = {}
         self._ended: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.waited = asyncio.Event()
+
+    @property
+    def stats(self) -> RecorderStats:
+        return self._stats
 
     # --- What a test does -----------------------------------------------------------------------
 

@@ -1,17 +1,20 @@
-"""The API over a real desk: a worker, a recorder and a SQLite file, as `canoa up` puts them together."""
+"""The API over a real desk: a worker, a recorder and a SQLite file, as `canoa up` puts them together, on both brokers."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.integration.api.world import listening
+from prometheus_client.parser import text_string_to_metric_families as parsed
+from tests.integration.api.world import TOKEN, listening
 from tests.integration.keep.keeping import Keeping
 
 from canoa.recorder.events import Events
+from canoa.wire.event import Event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,14 +24,14 @@ if TYPE_CHECKING:
 
     from canoa.store.port import TaskRow
     from canoa.vocabulary import TaskId
-    from canoa.wire.event import Event
 
 TASKS = "/api/v1/tasks"
 
 
-@pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Keeping]:
-    async with Keeping("memory://", tmp_path) as keeping:
+@pytest.fixture(params=["memory", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
+async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Keeping]:
+    url = "memory://" if request.param == "memory" else request.getfixturevalue("rabbit_url")
+    async with Keeping(url, tmp_path) as keeping:
 
         @keeping.app.action()
         async def resize(path: str, *, width: int = 100) -> str:
@@ -82,6 +85,22 @@ async def test_arguments_that_do_not_fit_are_refused_before_anything_is_stored(c
         assert (answer.status_code, answer.json()["error"]["type"]) == (422, "ArgumentsRefused")
         assert "it takes (path: str" in answer.json()["error"]["message"]
     assert (await client.get(TASKS)).json() == {"tasks": [], "next": None}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"at": "0001-01-01T00:00:00+14:00"},
+        {"at": "9999-12-31T23:59:59-14:00"},
+        {"at": "1970-01-01T00:00:00Z", "after": 315_360_000},
+        {"after": 1e-300, "timeout": 1e-300, "queue_timeout": 1e-300},
+        {"retry": 2**31 - 1, "priority": 255},
+    ],
+)
+async def test_an_option_at_its_limit_is_taken_or_refused(client: httpx.AsyncClient, options: dict[str, Any]) -> None:
+    body = {"action": "shop.resize", "arguments": {"path": "a"}, "options": options}
+
+    assert (await client.post(TASKS, json=body)).status_code in (201, 422)
 
 
 async def test_an_action_that_nobody_offers_is_not_found(client: httpx.AsyncClient) -> None:
@@ -182,6 +201,39 @@ async def test_a_task_is_followed_from_acceptance_to_end(client: httpx.AsyncClie
 
     assert [(event["kind"], event["task_id"]) for event in told] == [("accepted", task_id), ("ended", task_id)]
     assert told[-1]["outcome"] == "ok"
+
+
+async def test_what_the_recorder_counts_is_among_the_metrics(client: httpx.AsyncClient) -> None:
+    await result(client, await submitted(client, "shop.resize", path="a"))
+
+    metrics = (await client.get("/metrics")).text
+
+    samples = {each.name: each.value for family in parsed(metrics) for each in family.samples}
+    assert samples["canoa_tasks_accepted_total"] == samples["canoa_results_recorded_total"] == 1
+    assert samples["canoa_build_info"] == 1
+
+
+async def test_a_listener_that_does_not_read_holds_up_nobody_and_is_told_that_it_missed_some(
+    shop: Keeping, client: httpx.AsyncClient
+) -> None:
+    port = client.base_url.port
+    assert port is not None
+    reader, writer = await asyncio.open_connection(client.base_url.host, port, limit=4096)
+    writer.write(f"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+    await reader.readuntil(b": listening\n\n")
+    event = Event(kind="progress", task_id="t", action="shop.resize", at=datetime.now(UTC), text="x" * 10_000)
+
+    for _ in range(5000):  # 50 MB: more than all buffers on the way hold
+        shop.hosted.recorder.events.tell(event)
+        await asyncio.sleep(0)
+    task_id = await submitted(client, "shop.resize", path="a")
+
+    assert (await result(client, task_id))["result"] == "a-100"
+    async with asyncio.timeout(20):
+        said = b""
+        while b"event: lagged" not in said:
+            said = said[-20:] + await reader.read(65536)
+    writer.close()
 
 
 async def test_an_end_between_the_look_and_the_wait_is_not_missed(

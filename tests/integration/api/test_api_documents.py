@@ -30,6 +30,7 @@ def test_every_operation_has_an_id_a_tag_a_summary_and_its_answers(document: dic
     for operation in operations(document):
         assert operation["summary"], operation
         assert set(operation["tags"]) < tags, operation
+        assert "Successful Response" not in str(operation), operation
         assert min(operation["responses"]) < "300", operation
 
 

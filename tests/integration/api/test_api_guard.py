@@ -6,6 +6,7 @@ import base64
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.integration.api.paper_desk import PaperDesk
 from tests.integration.api.world import TOKEN
 
 from canoa.api.guard import Guard, checked_token
@@ -55,10 +56,9 @@ async def test_without_the_token_nothing_is_told(api: httpx.AsyncClient, method:
 def test_every_path_of_the_api_was_tried_without_the_token(app: Canoa) -> None:
     from canoa.api.app import Served, new_api
     from canoa.api.readiness import Readiness
-    from canoa.recorder.desk import Desk
 
     readiness = Readiness(lambda: app.new_broker("test"))
-    api = new_api(Served(app=app, readiness=readiness, desk=Desk.__new__(Desk)), hosts=["*"], token=TOKEN)
+    api = new_api(Served(app=app, readiness=readiness, desk=PaperDesk()), hosts=["*"], token=TOKEN)
 
     paths = {(method.upper(), path) for path, methods in api.openapi()["paths"].items() for method in methods}
 
