@@ -216,6 +216,18 @@ def test_an_action_that_was_mistyped_is_guessed(keeping: Shell) -> None:
         assert run.stderr == "error: nobody offers action 'depot.ecko' here; did you mean depot.echo?\n"
 
 
+def test_actions_are_listed_by_whoever_offers_them(keeping: Shell) -> None:
+    listed = keeping.canoa("actions", "--json")
+
+    if "CANOA_BROKER" in keeping.env:  # a recorder serves any app
+        assert (listed.returncode, listed.stdout) == (2, "")
+        assert "canoa actions shop:app" in listed.stderr
+    else:
+        (echo,) = [each for each in json.loads(listed.stdout) if each["action"] == "depot.echo"]
+        assert (echo["parameters"], echo["workers"]) == ("(text: str, *, times: int = 1)", 1)
+        assert "depot.paint" in keeping.canoa("actions").stdout
+
+
 # --- Listing ------------------------------------------------------------------------------------------
 
 

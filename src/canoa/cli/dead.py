@@ -67,7 +67,7 @@ def show(task_id: TaskIdArgument, broker: BrokerUrl = None, as_json: AsJson = Fa
 @dead_app.command()
 def redrive(
     task_ids: Annotated[
-        list[str] | None, typer.Argument(help="Of these tasks.", metavar="[ID]...", show_default=False)
+        list[str] | None, typer.Argument(help="Of these tasks.", metavar="ID", show_default=False)
     ] = None,
     broker: BrokerUrl = None,
     action: ActionOption = None,

@@ -25,7 +25,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 
 
 def tasks(
-    task_id: Annotated[str | None, typer.Argument(help="Only this one, in full.", metavar="[ID]")] = None,
+    task_id: Annotated[str | None, typer.Argument(help="Only this one, in full.", metavar="ID")] = None,
     broker: BrokerUrl = None,
     action: ActionOption = None,
     state: Annotated[str | None, typer.Option(help="waiting, running or ended.", show_default=False)] = None,
