@@ -50,7 +50,7 @@ def list_(target: WhichApp = None, broker: BrokerUrl = None, as_json: AsJson = F
             output.data(rows)
             return
         columns = list(rows[0]) if rows else ["action"]
-        output.table(columns, [[_shown(row[column]) for column in columns] for row in rows], whole=["action"])
+        output.table(columns, [[_shown(row[column]) for column in columns] for row in rows], free="parameters")
 
 
 @actions_app.command()
