@@ -112,3 +112,17 @@ def test_a_folder_that_cannot_be_written_is_wrong_use(shell: Shell, tmp_path: Pa
     assert wrote.returncode == 2
     assert "name another folder" in wrote.stderr
     assert "Traceback" not in wrote.stderr
+
+
+@pytest.mark.parametrize("is_uncommented", [False, True])
+def test_the_settings_of_a_new_project_are_valid_and_so_are_those_it_suggests(
+    shell: Shell, tmp_path: Path, is_uncommented: bool
+) -> None:
+    shell.canoa("init", ".", "--name", "shop")
+    if is_uncommented:
+        settings = (tmp_path / "canoa.toml").read_text().splitlines()
+        (tmp_path / "canoa.toml").write_text("\n".join(line.removeprefix("# ") for line in settings if " = " in line))
+
+    validated = shell.canoa("config", "validate")
+
+    assert validated.returncode == 0, validated.stdout + validated.stderr

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -216,6 +219,30 @@ def test_an_action_that_was_mistyped_is_guessed(keeping: Shell) -> None:
         assert run.stderr == "error: nobody offers action 'depot.ecko' here; did you mean depot.echo?\n"
 
 
+def test_actions_are_listed_by_whoever_offers_them(keeping: Shell) -> None:
+    listed = keeping.canoa("actions", "--json")
+
+    if "CANOA_BROKER" in keeping.env:  # a recorder serves any app
+        assert (listed.returncode, listed.stdout) == (2, "")
+        assert "canoa actions shop:app" in listed.stderr
+    else:
+        (echo,) = [each for each in json.loads(listed.stdout) if each["action"] == "depot.echo"]
+        assert (echo["parameters"], echo["workers"]) == ("(text: str, *, times: int = 1)", 1)
+        assert "depot.paint" in keeping.canoa("actions").stdout
+
+
+def printed_on_a_terminal(shell: Shell, *args: str, columns: int) -> str:
+    """What a person reads on stdout."""
+    ours, theirs = pty.openpty()
+    env = {**shell.env, "COLUMNS": str(columns), "TERM": "xterm"}
+    try:
+        subprocess.run([str(CANOA), *args], cwd=shell.folder, env=env, stdout=theirs, timeout=30, check=True)
+        return os.read(ours, 10_000).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
 # --- Listing ------------------------------------------------------------------------------------------
 
 
@@ -229,15 +256,17 @@ def test_tasks_are_listed_the_newest_first_and_filtered(keeping: Shell) -> None:
     assert [each["id"] for each in json.loads(listed.stdout)] == [ids[2], ids[1]]
 
 
-def test_ids_and_actions_are_whole_in_tables_also_on_narrow_paper(keeping: Shell) -> None:
+def test_ids_and_actions_are_whole_in_tables_however_narrow(keeping: Shell) -> None:
     task_id = submitted(keeping, "depot.fail", json.dumps({"reason": "very " * 50}))
     keeping.canoa("result", task_id, "--follow")
 
-    listed = keeping.canoa("tasks", "--limit", "1", COLUMNS="40")
+    piped = keeping.canoa("tasks", "--limit", "1", COLUMNS="40").stdout
+    seen = printed_on_a_terminal(keeping, "tasks", "--limit", "1", columns=40)
 
-    assert (listed.returncode, "\x1b" in listed.stdout) == (0, False)
-    (row,) = [line for line in listed.stdout.splitlines() if task_id in line]
-    assert "depot.fail" in row
+    assert "\x1b" not in piped
+    for text in (piped, seen):
+        (row,) = [line for line in text.splitlines() if task_id in line]
+        assert "depot.fail" in row
 
 
 def test_one_task_is_shown_in_full(keeping: Shell) -> None:

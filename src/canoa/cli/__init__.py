@@ -21,6 +21,11 @@ from canoa.cli.tasks import tasks
 from canoa.cli.up import up
 from canoa.cli.worker import worker
 
+# The parts into which `canoa --help` sorts the commands.
+RUNNING = "Run an app"
+TASKS = "Call actions, follow tasks"
+PROJECT = "Set up, look around"
+
 app = typer.Typer(
     name="canoa",
     help="Runs Python functions where they belong, from edge to cloud.",
@@ -47,21 +52,21 @@ def _options(
     """Runs Python functions where they belong, from edge to cloud."""
 
 
-app.command()(init)
-app.command()(up)
-app.command()(worker)
-app.command()(recorder)
-app.command()(call)
-app.command("map")(map_)
-app.command()(submit)
-app.command()(result)
-app.command()(cancel)
-app.command()(tasks)
-app.add_typer(dead_app, name="dead")
-app.command()(doctor)
-app.add_typer(actions_app, name="actions")
-app.add_typer(site_app, name="site")
-app.add_typer(config_app, name="config")
+app.command(rich_help_panel=PROJECT)(init)
+app.command(rich_help_panel=RUNNING)(up)
+app.command(rich_help_panel=RUNNING)(worker)
+app.command(rich_help_panel=RUNNING)(recorder)
+app.command(rich_help_panel=TASKS)(call)
+app.command("map", rich_help_panel=TASKS)(map_)
+app.command(rich_help_panel=TASKS)(submit)
+app.command(rich_help_panel=TASKS)(result)
+app.command(rich_help_panel=TASKS)(cancel)
+app.command(rich_help_panel=TASKS)(tasks)
+app.add_typer(dead_app, name="dead", rich_help_panel=TASKS)
+app.command(rich_help_panel=PROJECT)(doctor)
+app.add_typer(actions_app, name="actions", rich_help_panel=PROJECT)
+app.add_typer(site_app, name="site", rich_help_panel=PROJECT)
+app.add_typer(config_app, name="config", rich_help_panel=PROJECT)
 
 
 def main() -> None:

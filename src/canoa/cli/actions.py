@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 from typer.core import TyperGroup
 
 from canoa.broker import topology
 from canoa.cli import output
 from canoa.cli.loading import load_app, require_real_broker
+from canoa.cli.opening import open_door
 from canoa.cli.worker import BrokerUrl, Target
-from canoa.errors import QueueMissing
+from canoa.errors import QueueMissing, SettingError
 
 if TYPE_CHECKING:
     from canoa.app import Canoa
@@ -28,23 +31,26 @@ class _ListIsDefault(TyperGroup):
 
 
 actions_app = typer.Typer(cls=_ListIsDefault, help="What an app offers, and what waits for it on the broker.")
+WhichApp = Annotated[
+    str | None,
+    typer.Argument(help="The app, as module:app.", metavar="MODULE:APP", envvar="CANOA_APP", show_default=False),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @actions_app.command("list")
-def list_(target: Target, broker: BrokerUrl = None, as_json: AsJson = False) -> None:
-    """Its actions; with a broker, also how many tasks wait and how many workers there are."""
+def list_(target: WhichApp = None, broker: BrokerUrl = None, as_json: AsJson = False) -> None:
+    """Its actions; with a broker, also how many tasks wait and how many workers there are.
+
+    Without an app: what `canoa up` offers in this folder.
+    """
     with output.errors_explained():
-        app = load_app(target, broker)
-        rows = [_described(action) for action in app.actions.values()]
-        if not app.settings.is_memory:
-            asyncio.run(_add_depths(app, rows))
+        rows = _of_app(target, broker) if target else _of_whoever_answers(broker)
         if as_json:
             output.data(rows)
             return
-        columns = ["action", "parameters", "runs", "timeout_s", "retry"]
-        columns += ["waiting", "workers"] if not app.settings.is_memory else []
-        output.table(columns, [[_shown(row[column]) for column in columns] for row in rows], whole=["action"])
+        columns = list(rows[0]) if rows else ["action"]
+        output.table(columns, [[_shown(row[column]) for column in columns] for row in rows], free="parameters")
 
 
 @actions_app.command()
@@ -59,6 +65,22 @@ def declare(target: Target, broker: BrokerUrl = None, as_json: AsJson = False) -
             output.data(names)
         else:
             output.say(f"declared the queues of {len(names)} actions: {', '.join(names)}")
+
+
+def _of_app(target: str, broker: str | None) -> list[dict[str, Any]]:
+    app = load_app(target, broker)
+    rows = [_described(action) for action in app.actions.values()]
+    if not app.settings.is_memory:
+        asyncio.run(_add_depths(app, rows))
+    return rows
+
+
+def _of_whoever_answers(broker: str | None) -> list[dict[str, Any]]:
+    with closing(open_door(broker)) as door:
+        rows: list[dict[str, Any]] = msgspec.to_builtins(door.actions())
+    if not rows:
+        raise SettingError("a recorder serves any app and knows the actions of none; name one: canoa actions shop:app")
+    return rows
 
 
 def _described(action: Any) -> dict[str, Any]:

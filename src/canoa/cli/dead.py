@@ -40,10 +40,17 @@ def list_(
             return
         columns = ["task", "action", "reason", "attempts", "dead since", "error"]
         rows = [
-            [each.task_id, each.action, each.reason, str(each.attempts), shown_time(each.dead_at), _first_line(each)]
+            [
+                each.task_id,
+                each.action,
+                each.reason,
+                str(each.attempts),
+                shown_time(each.dead_at),
+                output.shortened(each.error),
+            ]
             for each in found
         ]
-        output.table(columns, rows, whole=["task", "action", "dead since"])
+        output.table(columns, rows, free="error")
         if is_more:
             output.say(f"there are more; --limit {limit * 2} shows them")
 
@@ -59,7 +66,7 @@ def show(task_id: TaskIdArgument, broker: BrokerUrl = None, as_json: AsJson = Fa
             return
         facts = {**vars(letter), "dead_at": shown_time(letter.dead_at)}
         trace = facts.pop("traceback")
-        output.table(["what", "is"], [[name, str(value)] for name, value in facts.items()], whole=["what"])
+        output.table(["what", "is"], [[name, str(value)] for name, value in facts.items()], free="is")
         if trace:
             output.line(f"\n{trace.rstrip()}")
 
@@ -67,7 +74,7 @@ def show(task_id: TaskIdArgument, broker: BrokerUrl = None, as_json: AsJson = Fa
 @dead_app.command()
 def redrive(
     task_ids: Annotated[
-        list[str] | None, typer.Argument(help="Of these tasks.", metavar="[ID]...", show_default=False)
+        list[str] | None, typer.Argument(help="Of these tasks.", metavar="ID", show_default=False)
     ] = None,
     broker: BrokerUrl = None,
     action: ActionOption = None,
@@ -121,7 +128,3 @@ def _listed(door: Door, action: str | None, limit: int | None) -> tuple[list[Let
         cursor = page.next
         if cursor is None or (limit is not None and len(found) >= limit):
             return found, cursor is not None
-
-
-def _first_line(letter: LetterView) -> str:
-    return letter.error.partition("\n")[0]

@@ -19,8 +19,12 @@ from canoa.wire.codec import Codec, TypeMismatch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ActionArgument = Annotated[str, typer.Argument(help="The action: app.name, or its URN.", show_default=False)]
-JsonArgument = Annotated[str, typer.Argument(help="A JSON object of its parameters; - reads it from stdin.")]
+ActionArgument = Annotated[
+    str, typer.Argument(help="The action: app.name, or its URN.", metavar="ACTION", show_default=False)
+]
+JsonArgument = Annotated[
+    str, typer.Argument(help="A JSON object of its parameters; - reads it from stdin.", metavar="JSON")
+]
 
 MAX_LINE_CHARS = 16 * 1024 * 1024
 

@@ -19,14 +19,15 @@ import typer
 from canoa.errors import CanoaError, TaskEnded, WrongUse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 WENT_WRONG: Final = 1
 WRONG_USE: Final = 2
 INTERRUPTED: Final = 130
 
-GAP: Final = 2  # between the columns of a table
-NARROWEST: Final = 10  # to which a column may be wrapped
+GAP: Final = 3  # between the columns of a table
+NARROWEST: Final = 30  # to which a column may be wrapped
+SHORT: Final = 80
 UNBOUNDED: Final = 10_000
 
 
@@ -91,9 +92,9 @@ def interrupts_told(text: str) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def table(columns: list[str], rows: list[list[str]], *, whole: Sequence[str] = ()) -> None:
-    """For people: on stdout, aligned, nothing to parse around. Columns in `whole` are never cut or wrapped, since they
-    are copied; outside a terminal none is."""
+def table(columns: list[str], rows: list[list[str]], *, free: str = "") -> None:
+    """For people: on stdout, aligned, nothing to parse around. Only the column `free` is wrapped, on a terminal that is
+    too narrow: the others hold what people copy."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -102,11 +103,17 @@ def table(columns: list[str], rows: list[list[str]], *, whole: Sequence[str] = (
     needed = 0
     for index, column in enumerate(columns):
         width = max(len(cell) for cell in [column, *(row[index] for row in rows)])
-        is_whole = column in whole
-        needed += GAP + (width if is_whole else min(width, NARROWEST))
-        drawn.add_column(column, overflow="fold", no_wrap=is_whole, min_width=width if is_whole else None)
+        least = min(width, NARROWEST) if column == free else width
+        needed += least + GAP
+        drawn.add_column(column, overflow="fold", no_wrap=column != free, min_width=least)
     for row in rows:
         drawn.add_row(*row)
     console = Console(file=sys.stdout, highlight=False, markup=False)
     console.width = max(console.width, needed) if sys.stdout.isatty() else UNBOUNDED
     console.print(drawn)
+
+
+def shortened(text: str) -> str:
+    """The first line of a text, for a table."""
+    line, _, more = text.partition("\n")
+    return line if len(line) <= SHORT and not more else f"{line[:SHORT]}…"

@@ -50,7 +50,7 @@ def result(
 
 
 def cancel(
-    task_ids: Annotated[list[str], typer.Argument(help="Their ids.", metavar="ID...", show_default=False)],
+    task_ids: Annotated[list[str], typer.Argument(help="Their ids.", metavar="ID", show_default=False)],
     broker: BrokerUrl = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print how each of them stands, one line per task.")] = False,
 ) -> None:

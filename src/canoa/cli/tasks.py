@@ -25,7 +25,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 
 
 def tasks(
-    task_id: Annotated[str | None, typer.Argument(help="Only this one, in full.", metavar="[ID]")] = None,
+    task_id: Annotated[str | None, typer.Argument(help="Only this one, in full.", metavar="ID")] = None,
     broker: BrokerUrl = None,
     action: ActionOption = None,
     state: Annotated[str | None, typer.Option(help="waiting, running or ended.", show_default=False)] = None,
@@ -65,20 +65,19 @@ def _listed(door: Door, wanted: dict[str, Any], limit: int) -> tuple[list[TaskVi
 
 
 def _show_all(found: list[TaskView]) -> None:
-    columns = ["id", "action", "state", "outcome", "attempts", "submitted", "took_s", "says"]
-    output.table(columns, [_row(task) for task in found], whole=["id", "action", "submitted"])
+    columns = ["id", "action", "state", "attempts", "submitted", "took_s", "says"]
+    output.table(columns, [_row(task) for task in found], free="says")
 
 
 def _row(task: TaskView) -> list[str]:
     return [
         task.id,
         task.action,
-        task.state,
-        task.outcome or "-",
+        task.outcome or task.state,
         str(task.attempts),
         shown_time(task.submitted_at),
         _took(task),
-        task.error or _far(task),
+        output.shortened(task.error or _far(task)),
     ]
 
 
@@ -88,7 +87,7 @@ def _show_one(task: TaskView, *, as_json: bool) -> None:
         return
     known = {name: value for name, value in vars(task).items() if value is not None}
     rows = [[name, shown_time(value) if isinstance(value, datetime) else str(value)] for name, value in known.items()]
-    output.table(["what", "is"], rows, whole=["what"])
+    output.table(["what", "is"], rows, free="is")
 
 
 def _took(task: TaskView) -> str:
@@ -103,5 +102,6 @@ def _far(task: TaskView) -> str:
 
 
 def shown_time(at: datetime) -> str:
-    """By the clock of whoever looks."""
-    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """By the clock of whoever looks; without the year, when it is this one."""
+    here = at.astimezone()
+    return here.strftime("%m-%d %H:%M:%S" if here.year == datetime.now().year else "%Y-%m-%d %H:%M:%S")
