@@ -14,12 +14,13 @@ import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.acceptance.shell import CANOA, ROOT, Process, Shell
+from tests.acceptance.shell import CANOA, DEPOT, ROOT, Process, Shell
 
-from canoa.testing import RabbitNode, free_port
+from canoa.testing import free_port
 from canoa.testing.ports import LOOPBACK
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SHOP = "examples.shop:app"
@@ -32,9 +33,23 @@ main()
 """
 
 
+@pytest.fixture
+def offline(tmp_path: Path) -> Iterator[Shell]:
+    """In a folder of its own, where it keeps its store; no broker is named."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    shell = Shell(tmp_path, folder=folder, env={"PYTHONPATH": str(ROOT)})
+    yield shell
+    shell.close()
+
+
 def start_up(shell: Shell, *args: str, program: str = str(CANOA)) -> tuple[Process, str]:
     """Once it is ready: the process, and the API's address."""
-    process = shell.start(program, "up", SHOP, "--port", "0", *args)
+    return start_up_of(shell, SHOP, *args, program=program)
+
+
+def start_up_of(shell: Shell, target: str, *args: str, program: str = str(CANOA)) -> tuple[Process, str]:
+    process = shell.start(program, "up", target, "--port", "0", *args)
     said = process.wait_logged("Ctrl-C")
     address = re.search(r"http://\S+:\d+", said)
     assert address is not None, said
@@ -142,6 +157,8 @@ def test_the_next_steps_name_the_program_so_that_another_shell_in_the_folder_fin
     offline.folder = tmp_path
 
     by_path, _ = start_up(offline, program=".venv/bin/canoa")
+    by_path.send(signal.SIGTERM)
+    by_path.wait()
     offline.env["PATH"] += f":{tmp_path}/.venv/bin"
     by_name, _ = start_up(offline, program=str(tmp_path / ".venv/bin/canoa"))
 
@@ -149,27 +166,42 @@ def test_the_next_steps_name_the_program_so_that_another_shell_in_the_folder_fin
     assert next_steps(by_name.said)[-1] == """canoa call shop.resize '{"path": "path"}'"""
 
 
-@pytest.mark.rabbitmq
-def test_the_next_steps_work_when_pasted_into_another_shell(tmp_path: Path, offline: Shell) -> None:
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    offline.folder = tmp_path
+def test_the_next_step_works_when_pasted_into_another_shell(offline: Shell) -> None:
     process, _ = start_up(offline)
-    pasted = "\n".join(["set -e", *next_steps(process.said), "kill %1", "wait %1"])
+    (step,) = next_steps(process.said)
 
-    try:
-        run = subprocess.run(
-            ["/bin/bash", "-m", "-c", pasted],
-            cwd=tmp_path,
-            env=offline.env,
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
-    finally:
-        RabbitNode(tmp_path / ".canoa" / "site" / "default").kill()
+    run = subprocess.run(
+        ["/bin/sh", "-c", step], cwd=offline.folder, env=offline.env, capture_output=True, text=True, timeout=30
+    )
 
-    assert run.returncode == 0, run.stderr
-    assert run.stdout == '"path-100.png"\n'
+    assert (run.returncode, run.stdout) == (0, '"path-100.png"\n')
+
+
+# --- What was accepted ---------------------------------------------------------------------------------
+
+
+def test_what_was_accepted_before_a_kill_is_finished_after_the_next_start(offline: Shell, tmp_path: Path) -> None:
+    hold = json.dumps({"folder": str(tmp_path)})
+    process, _ = start_up_of(offline, DEPOT)
+    submitted = offline.canoa("submit", "depot.hold", hold)
+    assert submitted.returncode == 0, submitted.stderr
+    process.kill()
+
+    again, _ = start_up_of(offline, DEPOT)
+    (tmp_path / "release").touch()
+    result = offline.canoa("result", submitted.stdout.strip(), "--wait", "20")
+
+    assert result.returncode == 0, result.stderr
+    assert "1 tasks, accepted before and not ended yet" in again.said
+
+
+def test_a_second_one_in_the_same_folder_says_who_is_there(offline: Shell) -> None:
+    process, _ = start_up(offline)
+
+    second = offline.canoa("up", SHOP, "--port", "0")
+
+    assert (second.returncode, second.stdout) == (2, "")
+    assert f"`canoa up {SHOP}` (process {process.pid}, since " in second.stderr
 
 
 @pytest.mark.rabbitmq
