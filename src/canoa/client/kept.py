@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
+from canoa.action import Options
 from canoa.errors import ActionFailed, NobodyKeeps, ResultNotReady, UnknownAction, UnknownTask
 from canoa.recorder.views import ResultView, TaskView
 from canoa.vocabulary import ActionName
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+QUESTION: Final = Options(is_awaited=True)
+"""It is asked again rather than kept."""
 
 ASK_FOR_S: Final = 20.0
 """How long one question waits at the recorder before it is asked anew: a recorder that died is noticed by then."""
@@ -75,7 +79,8 @@ class KeptHandle(Generic[R]):
     async def _ask(self, name: str, arguments: dict[str, Any], kind: type[T]) -> T:
         session = await self._app.session()
         try:
-            handle = await session.submit_raw(ActionName(name), msgspec.json.encode(arguments), ContentType.JSON.value)
+            body = msgspec.json.encode(arguments)
+            handle = await session.submit_raw(ActionName(name), body, ContentType.JSON.value, QUESTION)
             answer = await handle.result()
         except UnknownAction as exc:
             raise NobodyKeeps("nobody keeps results on this broker; start `canoa recorder`") from exc

@@ -194,7 +194,7 @@ class Session:
         return await self._accepted(*self._prepare_raw(name, body, content_type, options, None))
 
     async def _accepted(self, handle: Handle[Any], publication: Publication) -> Handle[Any]:
-        if self._app.acceptor is not None:
+        if self._app.acceptor is not None and publication.message.persistent:
             await self._stored([(handle, publication)])
             return handle
         accepted: asyncio.Future[CanoaError | None] = self.loop.create_future()
@@ -363,7 +363,8 @@ class Session:
         """The store hears it like any task, and ends it there."""
         body = msgspec.json.encode({"task_id": task_id})
         with suppress(CanoaError):
-            await self.submit_raw(SYSTEM_CANCEL, body, ContentType.JSON.value, Options(result="none"))
+            options = Options(result="none", is_awaited=True)
+            await self.submit_raw(SYSTEM_CANCEL, body, ContentType.JSON.value, options)
 
     async def announce_cancel(self, task_id: TaskId) -> None:
         """To every worker there is. Nobody listening is fine; no link is not our caller's problem either."""

@@ -22,6 +22,8 @@ from canoa.wire import result
 from canoa.wire.event import Event
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from canoa.broker.port import Broker, Delivery, Message, PublishOutcome
     from canoa.recorder.ending import Ending
     from canoa.recorder.events import Events
@@ -62,6 +64,7 @@ class Acceptor:
         self._is_memory = is_memory
         self._loop = asyncio.get_running_loop()
         self._offered: set[ActionName] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # --- From this process ------------------------------------------------------------------------
 
@@ -122,7 +125,7 @@ class Acceptor:
     def _on_stored(self, task: NewTask, accepted: Accepted) -> None:
         self._count(task, accepted)
         if accepted.is_ended:
-            self._loop.create_task(self._tell_again(task), name="recorder.tell_again")
+            self._spawn(self._tell_again(task))
         elif not self._is_memory:
             self._outbox.kick()
         elif accepted.is_new:
@@ -139,22 +142,24 @@ class Acceptor:
             return
         self._write(delivery, task)
 
-    def _write(self, delivery: Delivery, task: NewTask) -> None:
-        if not delivery.is_settled:
-            self._writer.post(Accept(task=task), partial(self._on_answer, delivery, task))
+    def _write(self, delivery: Delivery, task: NewTask, *, is_again: bool = False) -> None:
+        """`is_again`: it may have been stored before, and not published."""
+        if not delivery.is_settled:  # its link is gone: another recorder has it
+            is_again = is_again or delivery.redelivered
+            self._writer.post(Accept(task=task), partial(self._on_answer, delivery, task, is_again))
 
-    def _on_answer(self, delivery: Delivery, task: NewTask, answer: Answer | CanoaError) -> None:
+    def _on_answer(self, delivery: Delivery, task: NewTask, is_again: bool, answer: Answer | CanoaError) -> None:
         if isinstance(answer, CanoaError):
             self._stats.not_written(answer)
-            self._loop.call_later(REPEAT_AFTER_S, self._write, delivery, task)
+            self._loop.call_later(REPEAT_AFTER_S, partial(self._write, delivery, task, is_again=True))
             return
         self._stats.written()
         accepted: Accepted = answer  # type: ignore[assignment]
         self._count(task, accepted)
         if accepted.is_ended:
-            self._loop.create_task(self._tell_again(task), name="recorder.tell_again")
+            self._spawn(self._tell_again(task))
             delivery.settle()
-        elif accepted.is_new or delivery.redelivered:  # or its recorder died between the commit and the publish
+        elif accepted.is_new or is_again:
             self._publish(task, delivery)
         else:
             delivery.settle()
@@ -166,7 +171,7 @@ class Acceptor:
 
     def _on_published(self, task: NewTask, delivery: Delivery | None, outcome: PublishOutcome) -> None:
         if isinstance(outcome, Unroutable):
-            self._loop.create_task(self.refuse(task, delivery), name="recorder.refuse")
+            self._spawn(self.refuse(task, delivery))
         elif outcome is not None:
             log.warning("task_not_published", task_id=task.id, reason=str(outcome))
             self._loop.call_later(REPEAT_AFTER_S, self._publish, task, delivery)
@@ -210,6 +215,18 @@ class Acceptor:
         if answer is not None:
             told = Publication(message=answer, key=task.reply_to, mandatory=False)
             await self._broker.publish(told)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work, name="recorder.accepting")
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_ended)
+
+    def _on_task_ended(self, task: asyncio.Task[None]) -> None:
+        """What it was about is still unacknowledged, or can be asked for again."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.warning("task_not_told", reason=str(error))
 
     def _count(self, task: NewTask, accepted: Accepted) -> None:
         if accepted.is_new:

@@ -35,7 +35,7 @@ from canoa.wire import result
 from canoa.wire.codec import ContentType
 from canoa.wire.compression_policy import DEFAULT_POLICY, CompressionPolicy
 from canoa.wire.event import Event
-from canoa.wire.ids import new_task_id
+from canoa.wire.ids import made_at_s, new_task_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from canoa.store.port import TaskRow
 
 MAX_PAGE: Final = 500
+NEW_FOR_S: Final = 60.0
+GRACE_S: Final = 3.0
+LOOK_FOR_NEW_EVERY_S: Final = 0.02
 LOOK_EVERY_S: Final = 5.0
 """How often a waiter looks into the store: events of other recorders may be missed while a link is down."""
 
@@ -174,7 +177,12 @@ class Desk:
         self._recorder.broker.post(to_all, lambda _: None)
 
     async def _row(self, task_id: str) -> TaskRow:
+        """What was submitted a moment ago may still be on its way through the broker: it is waited for."""
+        give_up_s = time.monotonic() + _grace_s(task_id, is_memory=self._recorder.is_memory)
         row = await self._store.task(TaskId(task_id))
+        while row is None and time.monotonic() < give_up_s:
+            await asyncio.sleep(LOOK_FOR_NEW_EVERY_S)
+            row = await self._store.task(TaskId(task_id))
         if row is None:
             raise UnknownTask(task_id)
         return row
@@ -224,9 +232,10 @@ class Desk:
         for task_id in task_ids:
             done = await self._recorder.writer.apply(Redrive(task_id=TaskId(task_id), now_ms=now_ms()))
             (redriven if done else skipped).append(task_id)
-        for task_id in redriven:
-            self._recorder.events.tell(Event(kind="redriven", task_id=task_id, action="", at=as_time(now_ms())))
         self._recorder.outbox.kick()
+        for task_id in redriven:
+            action = (await self._row(task_id)).action
+            self._recorder.events.tell(Event(kind="redriven", task_id=task_id, action=action, at=as_time(now_ms())))
         return Redriven(redriven=redriven, skipped=skipped)
 
     async def redrive_all(self, *, action: str | None = None) -> Redriven:
@@ -260,6 +269,13 @@ class Desk:
 
     def events(self, *, task_id: str | None = None, action: str | None = None) -> AsyncGenerator[Event, None]:
         return self._recorder.events.listen(task_id=task_id, action=action)
+
+
+def _grace_s(task_id: str, *, is_memory: bool) -> float:
+    made_s = made_at_s(TaskId(task_id))
+    if is_memory or (made_s is not None and time.time() - made_s > NEW_FOR_S):
+        return 0.0
+    return GRACE_S
 
 
 def _checked_limit(limit: int) -> int:

@@ -57,22 +57,25 @@ class Ending:
             self._tell(change, ended.reply_to, _nothing_more)
         return ended.is_first
 
-    def _write(self, delivery: Delivery, change: End) -> None:
+    def _write(self, delivery: Delivery, change: End, *, is_again: bool = False) -> None:
+        """`is_again`: it may have been written before, and nobody was told."""
         if not delivery.is_settled:  # its link is gone: another recorder has it
-            self._writer.post(change, partial(self._on_answer, delivery, change))
+            is_again = is_again or delivery.redelivered
+            self._writer.post(change, partial(self._on_answer, delivery, change, is_again))
 
-    def _on_answer(self, delivery: Delivery, change: End, answer: Answer | CanoaError) -> None:
+    def _on_answer(self, delivery: Delivery, change: End, is_again: bool, answer: Answer | CanoaError) -> None:
         if isinstance(answer, CanoaError):
             self._stats.not_written(answer)
-            self._loop.call_later(REPEAT_AFTER_S, self._write, delivery, change)
+            self._loop.call_later(REPEAT_AFTER_S, partial(self._write, delivery, change, is_again=True))
             return
+        self._stats.written()
         ended: Ended = answer  # type: ignore[assignment]
         if ended.is_first:
             self._count(change)
         else:
             self._stats.duplicates += 1
         acknowledge = partial(_settle, delivery)
-        if ended.reply_to and (ended.is_first or delivery.redelivered):
+        if ended.reply_to and (ended.is_first or is_again):
             self._tell(change, ended.reply_to, acknowledge)
         else:
             acknowledge()

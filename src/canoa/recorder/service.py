@@ -62,7 +62,7 @@ class Recorder:
             is_memory=is_memory,
         )
         self.broker = broker
-        self._is_memory = is_memory
+        self.is_memory = is_memory
         self._retention = retention
         self._owner = new_client_id()
         self._loop = asyncio.get_running_loop()
@@ -74,7 +74,7 @@ class Recorder:
         """Return once it takes tasks and results."""
         declared = [*topology.shared(), *topology.recorder()]
         await self.broker.declare(*declared)
-        if self._is_memory:
+        if self.is_memory:
             await self.outbox.clear()
         intake = {
             topology.SUBMIT: self.acceptor.on_delivery,

@@ -31,6 +31,7 @@ async def test_a_result_outlives_its_caller(keeping: Keeping) -> None:
     await keeping.app.aclose()
 
     assert await keeping.app.handle(handle.id).result(WITHIN_S) == 42
+    assert [task.id for task in (await keeping.desk.tasks()).tasks] == [handle.id]  # questions are not kept
 
 
 async def test_a_handle_attached_while_the_task_runs_gets_its_result(keeping: Keeping) -> None:
