@@ -97,7 +97,9 @@ class EventStream(Response):
             return coming
         event = coming.result()
         self._number += 1
-        await _send_text(send, f"id: {self._number}\nevent: {event.kind}\ndata: {_encode(event).decode()}\n\n")
+        # Events come from whoever may publish on the broker: a line break in a kind must not become a field of ours.
+        kind = event.kind if event.kind.isidentifier() else "unknown"
+        await _send_text(send, f"id: {self._number}\nevent: {kind}\ndata: {_encode(event).decode()}\n\n")
         return self._next()
 
     def _next(self) -> asyncio.Future[Event]:

@@ -1,4 +1,4 @@
-"""The API over a real desk: a worker, a recorder and a SQLite file, as `canoa up` has them, on both brokers."""
+"""The API over a real desk: worker, recorder and SQLite file as `canoa up` puts them together, on both brokers."""
 
 from __future__ import annotations
 

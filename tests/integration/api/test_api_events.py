@@ -75,6 +75,16 @@ async def test_an_event_comes_with_number_kind_and_data(server: httpx.AsyncClien
     assert told["at"] == "2025-06-01T12:30:00Z"
 
 
+async def test_a_kind_cannot_add_fields_to_the_stream(server: httpx.AsyncClient, desk: PaperDesk) -> None:
+    async with following(server) as stream:
+        desk.tell("ended\ndata: {}\n\nevent: ended", task_id="t1", action="shop.resize")
+
+        number, kind, data = await stream.block()
+
+    assert (number, kind) == ("id: 1", "event: unknown")
+    assert json.loads(data.removeprefix("data: "))["kind"] == "ended\ndata: {}\n\nevent: ended"
+
+
 async def test_filters_reach_the_desk(server: httpx.AsyncClient, desk: PaperDesk) -> None:
     async with following(server, "?task=t1&action=shop.resize"):
         assert desk.asked == {"task_id": "t1", "action": "shop.resize"}
