@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from canoa.cli import output
 from canoa.cli.loading import needs_extra
+from canoa.errors import CanoaError
 from canoa.logs import get_logger
 
 log = get_logger(__name__)
@@ -122,9 +123,14 @@ class _Supervisor:
         from watchfiles import PythonFilter, awatch
 
         log.info("watching_code", folder=str(self._folder))
-        async for changes in awatch(self._folder, watch_filter=PythonFilter(), step=QUIET_MS):
-            log.info("code_changed", files=sorted({Path(path).name for _, path in changes})[:5])
-            self._changed.set()
+        try:
+            async for changes in awatch(self._folder, watch_filter=PythonFilter(), step=QUIET_MS):
+                log.info("code_changed", files=sorted({Path(path).name for _, path in changes})[:5])
+                self._changed.set()
+        except OSError as exc:
+            raise CanoaError(
+                f"cannot watch {self._folder}: {exc}; start in a smaller folder, or raise fs.inotify.max_user_watches"
+            ) from exc
 
     async def _first_of(self, watching: asyncio.Task[None], *waits: Any) -> None:
         """Return when one is done. A watch that failed is an error: we would follow nothing."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import msgspec
 
 from canoa.action import Options
+from canoa.client.door import result_of
 from canoa.errors import ActionFailed, NobodyKeeps, ResultNotReady, UnknownAction, UnknownTask
 from canoa.recorder.views import ResultView, TaskView
 from canoa.vocabulary import ActionName
-from canoa.wire import result
 from canoa.wire.codec import ContentType
 
 if TYPE_CHECKING:
@@ -60,21 +60,11 @@ class KeptHandle(Generic[R]):
         return await self._ask("canoa.cancel", {"task_id": self.id}, TaskView)
 
     def _ended(self, seen: ResultView) -> R:
-        if seen.task.outcome == "ok":
-            if self._action is None:
-                return seen.result  # type: ignore[no-any-return]
-            raw = msgspec.json.encode(seen.result)
-            return self._action.signature.result.decode(raw, ContentType.JSON.value)  # type: ignore[no-any-return]
-        raise result.ended_error(
-            seen.task.outcome or "",
-            self.id,
-            result.Failure(
-                message=seen.task.error or "",
-                error_type=seen.error_type or "",
-                attempts=seen.task.attempts,
-                traceback=seen.traceback or "",
-            ),
-        )
+        value = result_of(seen)
+        if self._action is None:
+            return value  # type: ignore[no-any-return]
+        raw = msgspec.json.encode(value)
+        return self._action.signature.result.decode(raw, ContentType.JSON.value)  # type: ignore[no-any-return]
 
     async def _ask(self, name: str, arguments: dict[str, Any], kind: type[T]) -> T:
         session = await self._app.session()
