@@ -10,12 +10,12 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
 from canoa.errors import StoreTooNew
-from canoa.store.schema import HEAD
+from canoa.store.schema import HEAD, REVISION_TABLE
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-SELECT_REVISION: Final = "SELECT version_num FROM alembic_version"
+SELECT_REVISION: Final = f"SELECT version_num FROM {REVISION_TABLE}"
 
 
 def is_current(revision: str | None, *, place: str) -> bool:

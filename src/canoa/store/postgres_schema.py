@@ -11,6 +11,7 @@ from sqlalchemy.pool import NullPool
 
 from canoa.store import migrating
 from canoa.store.postgres_link import DRIVER_ERRORS, translated
+from canoa.store.schema import REVISION_TABLE
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 # Any number will do, as long as every version of Canoa uses the same: it spells "canoa".
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(426939246945)")
-_HAS_REVISION: Final = "SELECT to_regclass('alembic_version') IS NOT NULL"
+_HAS_REVISION: Final = f"SELECT to_regclass('{REVISION_TABLE}') IS NOT NULL"
 
 
 async def bring_up_to_date(link: PostgresLink) -> None:

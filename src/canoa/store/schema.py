@@ -12,6 +12,9 @@ import sqlalchemy as sa
 HEAD: Final = "0001"
 """The revision that these tables are. One more in `migrations/versions/` changes it."""
 
+REVISION_TABLE: Final = "canoa_schema"
+"""Says which revision a store has. A name of our own: another program in the database may use Alembic too."""
+
 _EAGER_VACUUM: Final = {"autovacuum_vacuum_scale_factor": 0.01, "autovacuum_analyze_scale_factor": 0.01}
 metadata = sa.MetaData()
 

@@ -9,13 +9,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from canoa.store import migrating
+from canoa.store.schema import REVISION_TABLE
 from canoa.store.sqlite_link import connect
 
 if TYPE_CHECKING:
     import sqlite3
     from pathlib import Path
 
-_HAS_REVISION: Final = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'"
+_HAS_REVISION: Final = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{REVISION_TABLE}'"
 
 
 def bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.contract.store.words import accept, accepted, applied, end, row
 from canoa.errors import SettingError, StoreFull, StoreUnreachable
 from canoa.store.port import Accepted, State, TaskFilter
 from canoa.store.postgres import PostgresStore
-from canoa.store.schema import metadata
+from canoa.store.schema import REVISION_TABLE, metadata
 from canoa.testing import PostgresNode, free_port
 from canoa.testing.ports import LOOPBACK
 
@@ -132,7 +132,9 @@ async def test_the_migrations_lead_to_the_schema(store: PostgresStore, postgres_
     engine = create_async_engine(postgres_url.replace("postgresql:", "postgresql+asyncpg:"))
 
     def differences(connection: sa.Connection) -> list[object]:
-        return list(compare_metadata(MigrationContext.configure(connection), metadata))
+        return list(
+            compare_metadata(MigrationContext.configure(connection, opts={"version_table": REVISION_TABLE}), metadata)
+        )
 
     async with engine.connect() as connection:
         assert await connection.run_sync(differences) == []

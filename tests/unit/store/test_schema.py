@@ -10,7 +10,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from canoa.store.schema import HEAD, metadata
+from canoa.store.schema import HEAD, REVISION_TABLE, metadata
 from canoa.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -24,7 +24,10 @@ async def test_the_migrations_lead_to_the_schema(tmp_path: Path) -> None:
 
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'canoa.db'}")
     with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        assert (
+            compare_metadata(MigrationContext.configure(connection, opts={"version_table": REVISION_TABLE}), metadata)
+            == []
+        )
     engine.dispose()
 
 
