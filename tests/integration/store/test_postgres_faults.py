@@ -14,9 +14,10 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.contract.store.words import accept, accepted, applied, end, row
 
 from canoa.errors import SettingError, StoreFull, StoreUnreachable
+from canoa.store import revision
 from canoa.store.port import Accepted, State, TaskFilter
 from canoa.store.postgres import PostgresStore
-from canoa.store.schema import REVISION_TABLE, metadata
+from canoa.store.schema import metadata
 from canoa.testing import PostgresNode, free_port
 from canoa.testing.ports import LOOPBACK
 
@@ -133,7 +134,7 @@ async def test_the_migrations_lead_to_the_schema(store: PostgresStore, postgres_
 
     def differences(connection: sa.Connection) -> list[object]:
         return list(
-            compare_metadata(MigrationContext.configure(connection, opts={"version_table": REVISION_TABLE}), metadata)
+            compare_metadata(MigrationContext.configure(connection, opts={"version_table": revision.TABLE}), metadata)
         )
 
     async with engine.connect() as connection:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from alembic import context
 
-from canoa.store.schema import REVISION_TABLE, metadata
+from canoa.store import revision
+from canoa.store.schema import metadata
 
 context.configure(
-    connection=context.config.attributes["connection"], target_metadata=metadata, version_table=REVISION_TABLE
+    connection=context.config.attributes["connection"], target_metadata=metadata, version_table=revision.TABLE
 )
 context.run_migrations()
