@@ -11,7 +11,7 @@ import asyncpg
 from canoa.doctor.finding import Finding, Verdict
 from canoa.doctor.store import look
 from canoa.store.opening import new_store
-from canoa.store.schema import HEAD
+from canoa.store.revision import HEAD
 from canoa.testing.ports import LOOPBACK
 
 
@@ -54,7 +54,7 @@ async def test_a_store_of_this_version_answers_with_its_schema(postgres_url: str
 
 async def test_a_store_of_a_newer_version_is_a_problem(postgres_url: str) -> None:
     await make(postgres_url)
-    await sql(postgres_url, "UPDATE alembic_version SET version_num = '9999'")
+    await sql(postgres_url, "UPDATE canoa_schema SET version_num = '9999'")
 
     finding, _ = await told(postgres_url)
 

@@ -15,10 +15,10 @@ from canoa.doctor import machine
 from canoa.doctor.finding import Finding, ok, problem
 from canoa.errors import CanoaError, StoreTooNew, StoreUnreachable
 from canoa.settings import without_password
+from canoa.store import revision
 
 WITHIN_S: Final = 5.0
 _SQLITE: Final = "sqlite:///"
-_KNOWS_REVISION: Final = "SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"
 
 
 async def look(url: str, *, default_url: str) -> tuple[list[Finding], float | None]:
@@ -50,20 +50,20 @@ def _of_file(path: Path) -> list[Finding]:
     if not path.exists():
         return [ok("store", f"{path} is not there yet; it is made when it is first used")]
     try:
-        revision = _revision_of_file(path)
+        found = _revision_of_file(path)
     except sqlite3.Error as exc:
         remedy = "restore it from a backup, or name another store"
         return [problem("store", f"{path} cannot be read as a SQLite file: {exc}", remedy)]
-    return [judge_revision(str(path), revision)]
+    return [judge_revision(str(path), found)]
 
 
 def _revision_of_file(path: Path) -> str | None:
     connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=WITHIN_S)
     try:
-        if connection.execute(_KNOWS_REVISION).fetchone() is None:
+        if connection.execute(revision.SELECT_TABLE_ON_SQLITE).fetchone() is None:
             return None
-        (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone() or (None,)
-        return revision
+        (found,) = connection.execute(revision.SELECT).fetchone() or (None,)
+        return found
     finally:
         connection.close()
 
@@ -73,12 +73,12 @@ def _revision_of_file(path: Path) -> str | None:
 
 async def _of_server(url: str) -> tuple[list[Finding], float | None]:
     try:
-        revision, ahead_s = await _asked(url)
+        found, ahead_s = await _asked(url)
     except (CanoaError, OSError, TimeoutError, ValueError) as exc:
         reason = str(exc) or f"no answer within {WITHIN_S:g} s"
         remedy = "check that it runs, and user, password and database in the URL"
         return [problem("store", f"{without_password(url)} cannot be reached: {reason}", remedy)], None
-    return [judge_revision(without_password(url), revision)], ahead_s
+    return [judge_revision(without_password(url), found)], ahead_s
 
 
 async def _asked(url: str) -> tuple[str | None, float]:
@@ -88,11 +88,11 @@ async def _asked(url: str) -> tuple[str | None, float]:
         async with asyncio.timeout(WITHIN_S):
             connection = await asyncpg.connect(url)
             try:
-                known = await connection.fetchval("SELECT to_regclass('alembic_version')")
-                revision = await connection.fetchval("SELECT version_num FROM alembic_version") if known else None
+                is_there = await connection.fetchval(revision.SELECT_TABLE_ON_POSTGRES)
+                found = await connection.fetchval(revision.SELECT) if is_there else None
                 began_s = time.time()
                 theirs_s = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
-                return revision, (began_s + time.time()) / 2 - theirs_s
+                return found, (began_s + time.time()) / 2 - theirs_s
             finally:
                 await connection.close()
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as exc:
@@ -102,15 +102,13 @@ async def _asked(url: str) -> tuple[str | None, float]:
 # --- Both ---------------------------------------------------------------------------------------------
 
 
-def judge_revision(place: str, revision: str | None) -> Finding:
+def judge_revision(place: str, found: str | None) -> Finding:
     """None: a store without our tables."""
-    from canoa.store.migrating import is_current
-
-    if revision is None:
+    if found is None:
         return ok("store", f"{place} is empty; its tables are made when it is first used")
     try:
-        is_up_to_date = is_current(revision, place=place)
+        is_up_to_date = revision.is_current(found, place=place)
     except StoreTooNew as exc:
         return problem("store", str(exc))
     later = "" if is_up_to_date else ", older than ours: the next start brings it up to date"
-    return ok("store", f"{place} answers; schema {revision}{later}")
+    return ok("store", f"{place} answers; schema {found}{later}")

@@ -138,6 +138,8 @@ def translated(exc: BaseException, place: str) -> CanoaError:
         return StoreFull(f"no room left for the store {place} ({said}); make some, then it goes on by itself")
     if isinstance(exc, _NO_ENTRY):
         return SettingError(f"the store {place} cannot be used: {said}; see to CANOA_STORE and its user's rights")
+    if isinstance(exc, pg.DuplicateTableError):
+        return SettingError(f"the store {place} holds tables of another program ({said}); give Canoa its own database")
     if isinstance(exc, pg.DataError):
         return WrongUse(f"a value that the store {place} cannot keep: {said}")
     if isinstance(exc, _UNREACHABLE):

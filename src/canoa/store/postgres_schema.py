@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from canoa.store import migrating
+from canoa.store import revision
 from canoa.store.postgres_link import DRIVER_ERRORS, translated
 
 if TYPE_CHECKING:
@@ -19,18 +19,17 @@ if TYPE_CHECKING:
 
 # Any number will do, as long as every version of Canoa uses the same: it spells "canoa".
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(426939246945)")
-_HAS_REVISION: Final = "SELECT to_regclass('alembic_version') IS NOT NULL"
 
 
 async def bring_up_to_date(link: PostgresLink) -> None:
-    if not migrating.is_current(await _revision(link), place=link.place):
+    if not revision.is_current(await _found(link), place=link.place):
         await _migrate(link)
 
 
-async def _revision(link: PostgresLink) -> str | None:
+async def _found(link: PostgresLink) -> str | None:
     """Without the lock, and without what migrating needs: a program that finds it up to date starts at once."""
-    ((is_there,),) = await link.fetch(_HAS_REVISION)
-    found = await link.fetch(migrating.SELECT_REVISION) if is_there else []
+    ((is_there,),) = await link.fetch(revision.SELECT_TABLE_ON_POSTGRES)
+    found = await link.fetch(revision.SELECT) if is_there else []
     return found[0][0] if found else None
 
 
@@ -47,9 +46,11 @@ async def _migrate(link: PostgresLink) -> None:
 
 
 def _migrate_alone(connection: Connection, place: str) -> None:
+    from canoa.store import migrating
+
     connection.execute(_LOCK)
     # Somebody else may have been faster while we waited.
-    is_there = connection.scalar(text(_HAS_REVISION))
-    revision = connection.scalar(text(migrating.SELECT_REVISION)) if is_there else None
-    if not migrating.is_current(revision, place=place):
+    is_there = connection.scalar(text(revision.SELECT_TABLE_ON_POSTGRES))
+    found = connection.scalar(text(revision.SELECT)) if is_there else None
+    if not revision.is_current(found, place=place):
         migrating.upgrade(connection)

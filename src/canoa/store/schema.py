@@ -1,4 +1,5 @@
-"""The tables of a store, as they are now. How an older store gets there is in `migrations/`.
+"""The tables of a store, as they are now. How an older store gets there is in `migrations/`; the
+last revision there, and `revision.HEAD`, are these tables.
 
 Blobs come last in a row, so that reading what stands before them does not touch the pages they fill.
 """
@@ -8,9 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 import sqlalchemy as sa
-
-HEAD: Final = "0001"
-"""The revision that these tables are. One more in `migrations/versions/` changes it."""
 
 _EAGER_VACUUM: Final = {"autovacuum_vacuum_scale_factor": 0.01, "autovacuum_analyze_scale_factor": 0.01}
 metadata = sa.MetaData()

@@ -110,6 +110,8 @@ def translated(exc: sqlite3.Error, path: Path) -> CanoaError:
     code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in _UNUSABLE:
         return SettingError(f"{path} is no usable SQLite database ({exc}); move it away, or restore a backup of it")
+    if "already exists" in str(exc):  # there is no code of its own for it
+        return SettingError(f"{path} holds tables of another program ({exc}); give Canoa its own file")
     if code == sqlite3.SQLITE_FULL or (code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN} and _is_full(path)):
         return StoreFull(f"no room left for the store {path}; make some, then it goes on by itself")
     if code in _FORBIDDEN:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.contract.store.words import accepted, row
 
-from canoa.errors import StoreTooNew, StoreUnreachable
+from canoa.errors import SettingError, StoreTooNew, StoreUnreachable
 from canoa.store.opening import new_store
 from canoa.store.port import TaskFilter
 from canoa.vocabulary import TaskId
@@ -99,15 +99,25 @@ async def test_a_store_of_a_newer_version_is_refused_and_left_alone(
 ) -> None:
     await accepted(store, "a")
     await store.aclose()
-    await run_sql("UPDATE alembic_version SET version_num = '9999'")
+    await run_sql("UPDATE canoa_schema SET version_num = '9999'")
 
     newcomer = new_store(store_url)
     with pytest.raises(StoreTooNew, match=r"schema 9999.*knows only 0001.*pip install --upgrade"):
         await newcomer.open()
     await newcomer.aclose()
 
-    assert await run_sql("SELECT version_num FROM alembic_version") == "9999"
+    assert await run_sql("SELECT version_num FROM canoa_schema") == "9999"
     assert await run_sql("SELECT count(*) FROM tasks") == 1
+
+
+async def test_a_database_of_another_program_is_refused_and_left_alone(store_url: str, run_sql: RunSql) -> None:
+    await run_sql("CREATE TABLE letters (greeting text)")
+
+    with pytest.raises(SettingError, match="another program"):
+        await new_store(store_url).open()
+
+    assert await run_sql("SELECT count(*) FROM letters") == 0
+    await run_sql("CREATE TABLE tasks (theirs text)")  # nothing of ours is left behind
 
 
 async def test_what_a_killed_program_was_told_is_kept_and_nothing_by_halves(

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.contract.store.words import accept, accepted, applied, end, row
 
 from canoa.errors import SettingError, StoreFull, StoreUnreachable
+from canoa.store import revision
 from canoa.store.port import Accepted, State, TaskFilter
 from canoa.store.postgres import PostgresStore
 from canoa.store.schema import metadata
@@ -132,7 +133,9 @@ async def test_the_migrations_lead_to_the_schema(store: PostgresStore, postgres_
     engine = create_async_engine(postgres_url.replace("postgresql:", "postgresql+asyncpg:"))
 
     def differences(connection: sa.Connection) -> list[object]:
-        return list(compare_metadata(MigrationContext.configure(connection), metadata))
+        return list(
+            compare_metadata(MigrationContext.configure(connection, opts={"version_table": revision.TABLE}), metadata)
+        )
 
     async with engine.connect() as connection:
         assert await connection.run_sync(differences) == []

@@ -11,7 +11,7 @@ import pytest
 from canoa.doctor.finding import Finding, Verdict
 from canoa.doctor.store import judge_revision, look
 from canoa.store.opening import new_store
-from canoa.store.schema import HEAD
+from canoa.store.revision import HEAD
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ def test_a_store_that_is_not_there_yet_is_no_problem_and_is_not_made(tmp_path: P
 
 def test_a_store_of_a_newer_version_is_a_problem_with_the_remedy(file: Path) -> None:
     connection = sqlite3.connect(file)
-    connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.execute("UPDATE canoa_schema SET version_num = '9999'")
     connection.commit()
     connection.close()
 

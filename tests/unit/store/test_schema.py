@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from canoa.store.schema import HEAD, metadata
+from canoa.store import revision
+from canoa.store.migrating import new_config
+from canoa.store.schema import metadata
 from canoa.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -24,13 +25,12 @@ async def test_the_migrations_lead_to_the_schema(tmp_path: Path) -> None:
 
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'canoa.db'}")
     with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        assert (
+            compare_metadata(MigrationContext.configure(connection, opts={"version_table": revision.TABLE}), metadata)
+            == []
+        )
     engine.dispose()
 
 
 def test_the_last_revision_is_the_one_that_the_code_knows() -> None:
-    config = Config()
-    config.set_main_option("script_location", "canoa.store:migrations")
-    config.set_main_option("path_separator", "os")
-
-    assert ScriptDirectory.from_config(config).get_current_head() == HEAD
+    assert ScriptDirectory.from_config(new_config()).get_current_head() == revision.HEAD
