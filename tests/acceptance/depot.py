@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -69,3 +71,9 @@ async def fragile(folder: str) -> str:
     if not (Path(folder) / "mended").exists():
         raise ValueError("no glue")
     return "whole"
+
+
+@app.action()
+async def die() -> None:
+    """Ends its whole process, as a fault in native code would."""
+    os.kill(os.getpid(), signal.SIGKILL)

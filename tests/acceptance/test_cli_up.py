@@ -195,6 +195,23 @@ def test_what_was_accepted_before_a_kill_is_finished_after_the_next_start(offlin
     assert "1 tasks, accepted before and not ended yet" in again.said
 
 
+def test_a_task_that_kills_its_process_again_and_again_is_put_aside_and_the_others_finish(offline: Shell) -> None:
+    process, _ = start_up_of(offline, DEPOT)
+    deadly = offline.canoa("submit", "depot.die").stdout.strip()
+    process.wait()
+    for _ in range(2):  # it runs once more in company, then alone
+        offline.start(str(CANOA), "up", DEPOT, "--port", "0").wait()
+
+    last, _ = start_up_of(offline, DEPOT)
+    harmless = offline.canoa("call", "depot.echo", '{"text": "alive"}')
+
+    told = offline.canoa("result", deadly, "--wait", "10")
+    assert (told.returncode, harmless.stdout) == (1, '"alive"\n')
+    assert "it was running when its process ended, 3 times" in told.stderr
+    assert deadly in offline.canoa("dead", "list").stdout
+    assert last.is_alive
+
+
 def test_a_second_one_in_the_same_folder_says_who_is_there(offline: Shell) -> None:
     process, _ = start_up(offline)
 
@@ -205,11 +222,15 @@ def test_a_second_one_in_the_same_folder_says_who_is_there(offline: Shell) -> No
 
 
 @pytest.mark.rabbitmq
-def test_with_a_real_broker_the_next_step_is_a_call(online: Shell) -> None:
+def test_with_a_real_broker_the_next_step_is_a_call(offline: Shell, rabbit_url: str) -> None:
+    online = offline
+    online.env["CANOA_BROKER"] = rabbit_url
     process, _ = start_up(online)
 
     (step,) = next_steps(process.said)
-    run = subprocess.run(["/bin/sh", "-c", step], cwd=ROOT, env=online.env, capture_output=True, text=True, timeout=30)
+    run = subprocess.run(
+        ["/bin/sh", "-c", step], cwd=online.folder, env=online.env, capture_output=True, text=True, timeout=30
+    )
 
     assert (run.returncode, run.stdout) == (0, '"path-100.png"\n')
     assert "guest:guest" not in process.said

@@ -21,6 +21,8 @@ FOLDER: Final = Path(".canoa")
 LOCK: Final = FOLDER / "up.lock"
 ADDRESS: Final = FOLDER / "address"
 TOKEN: Final = FOLDER / "token"
+JOURNAL: Final = FOLDER / "running"
+CRASHES: Final = FOLDER / "crashes"
 STORE_URL: Final = f"sqlite:///{FOLDER}/canoa.db"
 
 

@@ -15,7 +15,11 @@ from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.cli.worker import BrokerUrl, Target
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from canoa.app import Canoa
+    from canoa.recorder.service import Recorder
+    from canoa.vocabulary import TaskId
 
 StoreUrl = Annotated[
     str | None,
@@ -51,26 +55,33 @@ def up(
     """
     logs.set_up(log_level, logs.Format.JSON if as_json else log_format)
     with output.errors_explained():
+        from canoa.worker.journal import count_crashes
         from canoa.worker.worker import WorkerSettings
 
         with needs_extra("canoa up", "server"):
             from canoa.api.server import serving_api
             from canoa.recorder.hosting import hosting
         app = load_app(target, broker)
-        settings = WorkerSettings(concurrency=concurrency, drain_s=drain, layer=app.settings.layer)
 
     async def main() -> None:
         stop = serving.stop_requested()
         async with AsyncExitStack() as stack:
             stack.enter_context(folder.held(target))
             listening = stack.enter_context(listener(host, port))
+            crashes = count_crashes(folder.JOURNAL, folder.CRASHES) if app.settings.is_memory else {}
+            settings = WorkerSettings(
+                concurrency=concurrency,
+                drain_s=drain,
+                layer=app.settings.layer,
+                journal=str(folder.JOURNAL) if app.settings.is_memory else "",
+            )
             worker = await stack.enter_async_context(serving.started(app, settings, stop, within_s=30.0))
             hosted = await stack.enter_async_context(hosting(app, _store_url(app, store)))
             token = app.settings.api_token or folder.token()
             await stack.enter_async_context(
                 serving_api(app, listening, token=token, desk=hosted.desk, worker=worker, hosts=allow_host or [])
             )
-            unfinished = await hosted.recorder.acceptor.publish_unfinished() if app.settings.is_memory else 0
+            unfinished = await _gone_on(app, hosted.recorder, crashes) if app.settings.is_memory else 0
             folder.announce(shown_url(listening))
             greet(app, target, shown_url(listening), token=token, unfinished=unfinished)
             await serving.until_stopped(stop, worker, hosted.recorder)
@@ -79,6 +90,11 @@ def up(
         output.say("stopped")
 
     serving.run(main())
+
+
+async def _gone_on(app: Canoa, recorder: Recorder, crashes: Mapping[TaskId, int]) -> int:
+    policies = {name: action.policy for name, action in app.actions.items()}
+    return await recorder.acceptor.publish_unfinished(crashes, policies)
 
 
 def _store_url(app: Canoa, given: str | None) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canoa.broker import ladder, topology
 from canoa.broker.port import Publication
 from canoa.errors import CanoaError, QueueMissing, Undecodable, UnknownAction, Unroutable
+from canoa.execution import rules, suspicion
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.recorder import reading
@@ -22,16 +23,17 @@ from canoa.wire import result
 from canoa.wire.event import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
 
     from canoa.broker.port import Broker, Delivery, Message, PublishOutcome
+    from canoa.execution.policy import Policy
     from canoa.recorder.ending import Ending
     from canoa.recorder.events import Events
     from canoa.recorder.grouping import GroupWriter
     from canoa.recorder.metrics import RecorderStats
     from canoa.recorder.outbox import Outbox
     from canoa.store.port import Answer, NewTask, Store
-    from canoa.vocabulary import ActionName
+    from canoa.vocabulary import ActionName, TaskId
 
 log = get_logger(__name__)
 
@@ -182,30 +184,50 @@ class Acceptor:
         """Nobody offers its action: it ends as refused, and waits among the dead letters for somebody who does."""
         error = UnknownAction(task.action)
         what = result.failure(str(error), error_type=type(error).__name__, attempts=0)
-        told = result.failure_message(task.id, Outcome.REFUSED, what)
-        change = End(
-            task_id=task.id,
-            action=task.action,
-            outcome=Outcome.REFUSED,
-            result=told,
-            ended_ms=now_ms(),
-            attempts=0,
-            error=what.message,
-        )
-        await self._ending.end(change)
+        await self._end_badly(task, Outcome.REFUSED, what)
         if delivery is not None:
             delivery.settle()
 
-    async def publish_unfinished(self) -> int:
-        """After a start on a broker that forgets: everything that was accepted and has not ended."""
+    async def _end_badly(self, task: NewTask, outcome: Outcome, what: result.Failure) -> None:
+        change = End(
+            task_id=task.id,
+            action=task.action,
+            outcome=outcome,
+            result=result.failure_message(task.id, outcome, what),
+            ended_ms=now_ms(),
+            attempts=what.attempts,
+            error=what.message,
+        )
+        await self._ending.end(change)
+
+    async def publish_unfinished(self, crashes: Mapping[TaskId, int], policies: Mapping[ActionName, Policy]) -> int:
+        """After a start on a broker that forgets: everything that was accepted and has not ended. `crashes`: how often
+        a task was running when its process ended without a word, for those that were."""
         after: Cursor | None = None
         count = 0
         while page := await self._store.unfinished(limit=PAGE, after=after):
             for task in page:
-                self._publish(task)
+                if task.id in crashes and task.action in policies:
+                    await self._publish_suspected(task, crashes[task.id], policies[task.action])
+                else:
+                    self._publish(task)
             count += len(page)
             after = Cursor(page[-1].submitted_ms, page[-1].id)
         return count
+
+    async def _publish_suspected(self, task: NewTask, crashes: int, policy: Policy) -> None:
+        """As a worker does with what is redelivered: in company, then alone, then not any more."""
+        match suspicion.judge(policy, crashes):
+            case rules.Poison():
+                what = result.failure(f"it was running when its process ended, {crashes} times", attempts=crashes)
+                await self._end_badly(task, Outcome.POISONED, what)
+            case rules.Recount(as_suspect=True):
+                suspect = topology.suspect_queue_name(task.action)
+                self._broker.post(
+                    Publication(message=task.message, key=suspect), partial(self._on_published, task, None)
+                )
+            case _:
+                self._publish(task)
 
     async def _tell_again(self, task: NewTask) -> None:
         """The key is known and its task has ended: the caller hears at once how."""

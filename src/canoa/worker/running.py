@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Delivery
     from canoa.vocabulary import TaskId
     from canoa.wire.task import Task
+    from canoa.worker.journal import Journal
     from canoa.worker.offer import Offer
     from canoa.worker.progress import ProgressTeller
 
@@ -67,10 +68,12 @@ class Runner:
         cancelled: Cancellations,
         progress: ProgressTeller,
         is_memory: bool,
+        journal: Journal | None = None,
     ) -> None:
         self._node_id = node_id
         self._is_memory = is_memory
         self._progress = progress
+        self._journal = journal
         self._cancelled = cancelled
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="canoa-action")
         self._process_count = processes
@@ -81,6 +84,9 @@ class Runner:
     def close(self) -> None:
         """Kills the processes. Threads cannot be killed; they end with their actions."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
         if self._processes is not None:
             self._processes.close()
 
@@ -154,6 +160,8 @@ class Runner:
         stats, attempt = offer.stats, Attempt()
         if known.is_kept:
             known = msgspec.structs.replace(known, started_s=time.time())
+            if self._journal is not None:
+                self._journal.begun(known.id)
         spanned = telemetry.begin_attempt(known, offer.queue, node_id=self._node_id, is_memory=self._is_memory)
         stats.in_progress += 1
         if known.sent_s is not None:
@@ -163,6 +171,8 @@ class Runner:
             await self._run(offer, known, delivery, limit_s, attempt)
         finally:
             run_s = time.perf_counter() - started_s
+            if self._journal is not None and known.is_kept:
+                self._journal.ended(known.id)
             stats.in_progress -= 1
             stats.duration.observe(run_s)
             offer.estimate.add(run_s)

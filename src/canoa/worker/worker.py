@@ -11,6 +11,7 @@ import socket
 import time
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -27,6 +28,7 @@ from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
 from canoa.worker.cancelled import CancelledTasks
 from canoa.worker.driving import Interruption
 from canoa.worker.gate import Gate, Permit
+from canoa.worker.journal import Journal
 from canoa.worker.lane import Lane
 from canoa.worker.metrics import ActionStats, WorkerCollector, exposition, new_registry
 from canoa.worker.offer import Offer
@@ -63,6 +65,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     drain_s: float = 30.0  # how long running attempts may go on after a stop; longer wastes less work
     layer: Layer = Layer.CLOUD
     node_id: str = ""  # empty: host name and process id
+    journal: str = ""  # file that tells which kept tasks run, where the broker dies with the process; empty: none
 
     def __post_init__(self) -> None:
         if self.concurrency < 1 or self.processes < 0 or self.drain_s < 0:
@@ -91,6 +94,7 @@ class Worker:
             cancelled=self._cancelled,
             progress=ProgressTeller(self._broker, self.node_id),
             is_memory=app.settings.is_memory,
+            journal=Journal(Path(settings.journal)) if settings.journal else None,
         )
         self._limits = SharedLimits(app)
         self._gate: Gate  # from the start on
