@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Delivery
     from canoa.execution.policy import Concurrency, Rate, Scope
     from canoa.vocabulary import ActionName
+    from canoa.wire.task import Task
     from canoa.worker.limiter import Limiter
     from canoa.worker.offer import Offer
     from canoa.worker.running import Runner
@@ -105,14 +106,21 @@ class Gate:
             key = _key_of(offer, concurrency, arguments)
         try:
             async with asyncio.timeout(HOLD_S):
-                permit = await self._wait(offer, key)
+                permit = await self._wait(offer, key, partial(self._is_wanted, known, delivery))
         except TimeoutError:
             permit = None
-        if permit is None:
+        if permit is not None:
+            return permit
+        if delivery.is_settled:
+            offer.hand_back(delivery)  # or not even that: its link is gone
+        elif self._runner.look(offer, delivery, is_suspect=is_suspect) is not None:
             self._send_back(offer, delivery, key)
-        return permit
+        return None
 
-    async def _wait(self, offer: Offer, key: str) -> Permit | None:
+    def _is_wanted(self, known: Task, delivery: Delivery) -> bool:
+        return not delivery.is_settled and self._runner.is_wanted(known)
+
+    async def _wait(self, offer: Offer, key: str, is_wanted: Callable[[], bool]) -> Permit | None:
         """First the place, since a start that is not used is lost."""
         permit = Permit()
         if (concurrency := offer.policy.concurrency) is not None:
@@ -122,11 +130,13 @@ class Gate:
                 return None
             permit = Permit(slots, slot)
         if (rate := offer.policy.rate) is not None:
+            is_ours = False
             try:
-                await self._turns_of(offer, rate).take()
-            except BaseException:
-                permit.release()
-                raise
+                is_ours = await self._turns_of(offer, rate).take(is_wanted)
+            finally:
+                if not is_ours:
+                    permit.release()
+            return permit if is_ours else None
         return permit
 
     def _turns_of(self, offer: Offer, rate: Rate) -> Turns:

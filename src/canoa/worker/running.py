@@ -145,6 +145,10 @@ class Runner:
                 offer.wait(delivery, wait_s)
         return None
 
+    def is_wanted(self, known: Task) -> bool:
+        """Neither cancelled nor expired meanwhile."""
+        return known.id not in self._cancelled and (known.deadline_s is None or time.time() < known.deadline_s)
+
     def arguments(self, offer: Offer, known: Task, delivery: Delivery) -> Any | None:
         """Decoded. None: they cannot be used, and its caller was told."""
         try:

@@ -16,8 +16,13 @@ from canoa.execution import limits
 from canoa.worker.limiter import now_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canoa.execution.policy import Rate
     from canoa.worker.limiter import Limiter, Patient
+
+SPARE_FOR_S: Final = 0.1
+"""How long a start is kept that nobody wanted: the next task may be on its way into our hands."""
 
 LEAD_S: Final = 0.2
 """How long before the last reserved start the next ones are asked for. Longer bridges slower stores, and holds more."""
@@ -33,21 +38,27 @@ class Turns:
         self._ahead_ms = limits.ahead_ms(rate.per_ms)
         self._patient = patient
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[bool], Callable[[], bool]]] = deque()
         self._coming = 0  # starts that are reserved, and whose time has not come
+        self._spare_until_s = 0.0
         self._reserving: asyncio.Task[None] | None = None
 
-    async def take(self) -> None:
-        """Return when it is our turn. Cancelled before that, the start goes to the next one."""
-        turn: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append(turn)
+    async def take(self, is_wanted: Callable[[], bool]) -> bool:
+        """Return when it is our turn. Cancelled before that, or no longer wanted then (False), the start goes to the
+        next one."""
+        if self._loop.time() < self._spare_until_s:
+            self._spare_until_s = 0.0
+            return True
+        turn: asyncio.Future[bool] = self._loop.create_future()
+        waiting = (turn, is_wanted)
+        self._waiting.append(waiting)
         if self._reserving is None:
             self._reserving = self._loop.create_task(self._reserve(), name=f"turns[{self._key}]")
         try:
-            await turn
+            return await turn
         except asyncio.CancelledError:
             with suppress(ValueError):
-                self._waiting.remove(turn)
+                self._waiting.remove(waiting)
             raise
 
     def stop(self) -> None:
@@ -89,10 +100,11 @@ class Turns:
         return in_s + (count - 1) * self._per_ms / 1000
 
     def _come(self) -> None:
-        """Nobody waiting any longer is fine: the start passes."""
         self._coming -= 1
         while self._waiting:
-            turn = self._waiting.popleft()
+            turn, is_wanted = self._waiting.popleft()
             if not turn.done():
-                turn.set_result(None)
-                return
+                turn.set_result(is_wanted())
+                if turn.result():
+                    return
+        self._spare_until_s = self._loop.time() + SPARE_FOR_S

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.pool.pool import sample, until
 
-from canoa import Canoa, Context, Rate, SettingError
+from canoa import Canoa, Context, Rate, SettingError, TaskExpired
 from canoa.broker import topology
 from canoa.errors import StoreUnreachable
 from canoa.worker.limiter import LocalLimiter
@@ -128,18 +128,21 @@ async def test_a_worker_does_not_hoard_what_cannot_start_soon(app: Canoa, raw: B
     assert left >= 16
 
 
-async def test_a_cancelled_task_uses_no_start(memory_app: Canoa) -> None:
-    @memory_app.action(rate="1/h")
-    async def note(number: int) -> int:
-        return number
+async def test_what_was_cancelled_or_expired_while_it_waited_uses_no_start(memory_app: Canoa) -> None:
+    @memory_app.action(rate="1/s", timeout=None)
+    async def when(number: int) -> float:
+        return time.time()
 
     async with memory_app.worker():
-        pass  # declares the queue
-    cancelled, kept = [await note.submit(number) for number in (1, 2)]
-    async with memory_app.worker() as worker:
-        worker._cancelled.add(cancelled.id)
+        first_s = await when.call(0)
+        expired = await when.using(queue_timeout=0.1).submit(1)
+        cancelled = await when.submit(2)
+        kept = await when.submit(3)
+        await cancelled.cancel()
 
-        assert await kept.result(10) == 2
+        assert await kept.result(10) - first_s < 1.5  # the very next start
+        with pytest.raises(TaskExpired):
+            await expired.result(10)
 
 
 async def test_retries_wait_for_their_turn_like_everybody(memory_app: Canoa) -> None:

@@ -30,6 +30,10 @@ class CountingLimiter(LocalLimiter):
         return await super().reserve(key, count=count, per_ms=per_ms, burst=burst, now_ms=now_ms, within_ms=within_ms)
 
 
+def wanted() -> bool:
+    return True
+
+
 def turns_under(rate: Rate) -> tuple[Turns, CountingLimiter]:
     limiter = CountingLimiter()
     return Turns("rate:a", rate, Patient(limiter)), limiter
@@ -40,7 +44,7 @@ async def test_turns_come_in_order_and_at_the_rate() -> None:
     loop, came = asyncio.get_running_loop(), []
 
     async def one(number: int) -> None:
-        await turns.take()
+        await turns.take(wanted)
         came.append((number, loop.time()))
 
     await asyncio.gather(*(one(number) for number in range(101)))
@@ -56,7 +60,7 @@ async def test_single_tasks_do_not_ask_more_often_than_ten_times_a_second() -> N
     began_s, taken = loop.time(), 0
 
     while loop.time() - began_s < 1.0:
-        await turns.take()
+        await turns.take(wanted)
         taken += 1
 
     assert limiter.asked <= 12
@@ -65,8 +69,8 @@ async def test_single_tasks_do_not_ask_more_often_than_ten_times_a_second() -> N
 
 async def test_a_turn_that_is_given_up_goes_to_the_next() -> None:
     turns, _ = turns_under(Rate("10/s"))
-    await turns.take()
-    leaving, staying = asyncio.create_task(turns.take()), asyncio.create_task(turns.take())
+    await turns.take(wanted)
+    leaving, staying = asyncio.create_task(turns.take(wanted)), asyncio.create_task(turns.take(wanted))
     await asyncio.sleep(0)
 
     leaving.cancel()
@@ -77,11 +81,21 @@ async def test_a_turn_that_is_given_up_goes_to_the_next() -> None:
         await leaving
 
 
+async def test_what_is_no_longer_wanted_uses_no_start() -> None:
+    turns, _ = turns_under(Rate("10/s"))
+    await turns.take(wanted)
+    unwanted, staying = asyncio.create_task(turns.take(lambda: False)), asyncio.create_task(turns.take(wanted))
+
+    async with asyncio.timeout(0.19):  # the second start after the first, not the third
+        assert await staying
+    assert not await unwanted
+
+
 async def test_rare_starts_are_waited_for_without_reserving_far_ahead() -> None:
     turns, limiter = turns_under(Rate("1/h"))
-    await turns.take()
+    await turns.take(wanted)
 
-    waiting = asyncio.create_task(turns.take())
+    waiting = asyncio.create_task(turns.take(wanted))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
             await asyncio.shield(waiting)
@@ -96,7 +110,7 @@ async def test_nothing_starts_while_the_limiter_is_silent(monkeypatch: pytest.Mo
     turns, limiter = turns_under(Rate("1000/s"))
     limiter.is_away = True
 
-    waiting = asyncio.create_task(turns.take())
+    waiting = asyncio.create_task(turns.take(wanted))
     await until(lambda: limiter.asked >= 4)
     assert not waiting.done()
 
