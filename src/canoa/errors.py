@@ -127,6 +127,14 @@ class UnknownTask(WrongUse):
         self.task_id = task_id
 
 
+class NotDead(WrongUse):
+    """No dead letter of this task waits: it lives, was redriven, or its retention is over."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"no dead letter of task {task_id!r:.80} waits here; `canoa dead list` shows those that do")
+        self.task_id = task_id
+
+
 class StoreTooNew(WrongUse):
     """The store was written by a newer version of Canoa. Nothing was changed."""
 

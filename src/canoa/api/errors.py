@@ -33,6 +33,7 @@ class WrongContentType(errors.WrongUse):
 STATUS: Final[dict[type[errors.CanoaError], int]] = {
     errors.UnknownAction: 404,
     errors.UnknownTask: 404,
+    errors.NotDead: 404,
     errors.QueueMissing: 404,
     errors.PayloadTooLarge: 413,
     WrongContentType: 415,

@@ -13,7 +13,7 @@ from canoa.action import Options
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.client import outgoing
-from canoa.errors import CanoaError, QueueMissing, SettingError, UnknownTask
+from canoa.errors import CanoaError, NotDead, QueueMissing, SettingError, UnknownTask
 from canoa.execution.outcome import Outcome
 from canoa.recorder import showing
 from canoa.recorder.times import as_time, now_ms
@@ -222,7 +222,7 @@ class Desk:
     async def letter(self, task_id: str) -> LetterView:
         found = await self._store.letter(TaskId(task_id))
         if found is None:
-            raise UnknownTask(task_id)
+            raise NotDead(task_id)
         return showing.letter(found)
 
     async def redrive(self, task_ids: Sequence[str]) -> Redriven:
