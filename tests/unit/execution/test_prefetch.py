@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canoa.execution.prefetch import FAST_BELOW_S, SLOW_FROM_S, RunTimeEstimate, prefetch_for
+from canoa.execution.prefetch import FAST_BELOW_S, SLOW_FROM_S, RunTimeEstimate, prefetch_for, prefetch_under_rate
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,18 @@ def test_the_mean_lies_among_the_runs(runs_s: list[float]) -> None:
 
     assert mean_s is not None
     assert min(runs_s) - 1e-6 <= mean_s <= max(runs_s) + 1e-6
+
+
+def test_under_a_rate_only_what_may_start_soon_is_held_beside_what_runs() -> None:
+    assert prefetch_under_rate(100, None, ahead=2, in_progress=0) == 2
+    assert prefetch_under_rate(100, None, ahead=400, in_progress=0) == 100
+
+
+def test_under_a_rate_the_prefetch_doubles_as_runs_pile_up_and_shrinks_late() -> None:
+    grown = [2]
+    for in_progress in (2, 4, 8, 40, 100):
+        grown.append(prefetch_under_rate(100, grown[-1], ahead=2, in_progress=in_progress))
+    assert grown == [2, 4, 8, 16, 42, 100]
+
+    assert prefetch_under_rate(100, 100, ahead=2, in_progress=30) == 100
+    assert prefetch_under_rate(100, 100, ahead=2, in_progress=3) == 5
