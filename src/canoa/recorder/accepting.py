@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canoa.broker import ladder, topology
 from canoa.broker.port import Publication
-from canoa.errors import CanoaError, QueueMissing, Undecodable, UnknownAction, Unroutable
+from canoa.errors import CanoaError, QueueMissing, Undecodable, UnknownAction, Unroutable, WrongUse
 from canoa.execution import rules, suspicion
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
@@ -151,6 +151,10 @@ class Acceptor:
             self._writer.post(Accept(task=task), partial(self._on_answer, delivery, task, is_again))
 
     def _on_answer(self, delivery: Delivery, task: NewTask, is_again: bool, answer: Answer | CanoaError) -> None:
+        if isinstance(answer, WrongUse):  # no store can keep it, however often it is asked
+            log.error("submit_refused", message_id=delivery.message.message_id, reason=str(answer))
+            delivery.settle()
+            return
         if isinstance(answer, CanoaError):
             self._stats.not_written(answer)
             self._loop.call_later(REPEAT_AFTER_S, partial(self._write, delivery, task, is_again=True))

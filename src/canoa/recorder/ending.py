@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from canoa.broker.port import Publication
-from canoa.errors import CanoaError, DeliveryUnknown, Undecodable
+from canoa.errors import CanoaError, DeliveryUnknown, Undecodable, WrongUse
 from canoa.logs import get_logger
 from canoa.recorder import reading
 from canoa.recorder.times import as_time, now_ms
@@ -64,6 +64,10 @@ class Ending:
             self._writer.post(change, partial(self._on_answer, delivery, change, is_again))
 
     def _on_answer(self, delivery: Delivery, change: End, is_again: bool, answer: Answer | CanoaError) -> None:
+        if isinstance(answer, WrongUse):  # no store can keep it, however often it is asked
+            log.error("result_refused", message_id=delivery.message.message_id, reason=str(answer))
+            delivery.settle()
+            return
         if isinstance(answer, CanoaError):
             self._stats.not_written(answer)
             self._loop.call_later(REPEAT_AFTER_S, partial(self._write, delivery, change, is_again=True))

@@ -10,7 +10,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from canoa.errors import CanoaError, StoreUnreachable
+from canoa.errors import CanoaError, StoreUnreachable, WrongUse
 from canoa.logs import get_logger
 
 if TYPE_CHECKING:
@@ -69,6 +69,10 @@ class GroupWriter:
     async def _answers(self, changes: list[Change]) -> Sequence[Answer | CanoaError]:
         try:
             return await self._store.apply(changes)
+        except WrongUse as exc:  # one of them cannot be kept at all: the others must not suffer for it
+            if len(changes) == 1:
+                return [exc]
+            return [answer for change in changes for answer in await self._answers([change])]
         except CanoaError as exc:
             return [exc] * len(changes)
         except Exception as exc:  # a bug of ours must not leave anybody waiting

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from canoa.broker import topology
-from canoa.errors import CanoaError
+from canoa.errors import CanoaError, WrongUse
 from canoa.logs import get_logger
 from canoa.recorder import reading
 from canoa.recorder.accepting import Acceptor
@@ -114,6 +114,10 @@ class Recorder:
             self.writer.post(change, partial(self._on_buried, delivery, change))
 
     def _on_buried(self, delivery: Delivery, change: Bury, answer: Answer | CanoaError) -> None:
+        if isinstance(answer, WrongUse):  # no store can keep it, however often it is asked
+            log.error("letter_refused", message_id=delivery.message.message_id, reason=str(answer))
+            delivery.settle()
+            return
         if isinstance(answer, CanoaError):
             self.stats.not_written(answer)
             self._loop.call_later(REPEAT_AFTER_S, self._bury, delivery, change)
