@@ -51,10 +51,10 @@ def run(module: str, *words: object, env: Mapping[str, str]) -> Any:
 class Worker:
     """One running worker command, with all the processes it started."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], log: IO[bytes]) -> None:
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], log: IO[bytes], *, folder: Path) -> None:
         self._log = log
         self._process = subprocess.Popen(
-            command, cwd=ROOT, env=environment_with(env), stdout=log, stderr=log, start_new_session=True
+            command, cwd=folder, env=environment_with(env), stdout=log, stderr=log, start_new_session=True
         )
         self.group = self._process.pid
 
@@ -73,12 +73,14 @@ class Worker:
 
 
 @contextmanager
-def workers(command: Sequence[str], count: int, *, env: Mapping[str, str]) -> Iterator[list[Worker]]:
+def workers(
+    command: Sequence[str], count: int, *, env: Mapping[str, str], folder: Path = ROOT
+) -> Iterator[list[Worker]]:
     running: list[Worker] = []
     with tempfile.TemporaryFile() as log:
         try:
             for _ in range(count):
-                running.append(Worker(command, env, log))
+                running.append(Worker(command, env, log, folder=folder))
             yield running
         finally:
             for worker in running:

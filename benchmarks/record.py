@@ -44,7 +44,7 @@ class Record:
             return
         for metric, value in measured.items():
             if metric in self.wanted:
-                say(f"{metric:<24} {contestant:<11} {value:>10,.2f}")
+                say(f"{metric:<26} {contestant:<11} {value:>10,.2f}")
                 self.figures.setdefault(metric, {}).setdefault(contestant, []).append(value)
 
     def end(self) -> None:
