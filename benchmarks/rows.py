@@ -116,5 +116,6 @@ def described(descriptions: Mapping[str, Description]) -> Iterator[str]:
     for name, description in descriptions.items():
         versions = ", ".join(f"{package} {number}" for package, number in description.versions.items())
         yield f"{name:<12} {versions}{'; ' if versions else ''}{description.settings}"
-        for role, reason in description.leaves_out.items():
-            yield f"{'':<12} not measured: {role} ({reason})"
+        for reason in dict.fromkeys(description.leaves_out.values()):
+            roles = [role for role, why in description.leaves_out.items() if why == reason]
+            yield f"{'':<12} not measured: {', '.join(roles)} ({reason})"

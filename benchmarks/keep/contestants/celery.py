@@ -14,7 +14,8 @@ PACKAGES = ("celery", "kombu", "amqp", "sqlalchemy", "psycopg2-binary")
 QUEUE = "bench.celery"
 SETTINGS = (
     "worker -P prefork -c 2, prefetch 200, task_acks_late, no gossip, mingle, heartbeat, events or remote control; "
-    "submits through one producer; results over db+, connections pooled (also in the caller) and not pinged, asked for every 10 ms"
+    "submits through one producer; results over db+ with pooled connections (also in the caller), not pinged, "
+    "asked for every 10 ms"
 )
 LEAVES_OUT = dict.fromkeys(("submit", "fill", "call"), "only results are compared here")
 WORKER = [
