@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help up test check lint bench-pool torture-pool format lock clean rabbitmq postgresql
+.PHONY: help up test check lint bench-pool bench-keep torture-pool format lock clean rabbitmq postgresql
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -30,6 +30,10 @@ lint: .venv/ready
 bench-pool: .venv-bench/canoa rabbitmq ## Measure the pool beside other task queues, into build/bench/pool.json
 	@.ci/apt-install redis-server=redis-server
 	@$(BENCH)/python -m benchmarks.pool
+
+bench-keep: .venv-bench/canoa rabbitmq postgresql ## Measure kept results beside other task queues, into build/bench/keep.json
+	@.ci/apt-install redis-server=redis-server
+	@$(BENCH)/python -m benchmarks.keep
 
 torture-pool: .venv/ready rabbitmq ## Kill workers a thousand times in twenty minutes and miss no result
 	@$(BIN)/python -m tests.torture.pool --minutes 20 --kills 1000

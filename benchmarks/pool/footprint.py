@@ -9,10 +9,14 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.pool import bare, processes
-from benchmarks.pool.sessions import Stage, polling, wait_for_consumer
+from benchmarks import bare, processes
+from benchmarks.polling import polling, wait_for_consumer
+from benchmarks.pool import contestants
+
+if TYPE_CHECKING:
+    from benchmarks.pool.sessions import Stage
 
 IMPORTS = 10
 IDLE_S = 20.0
@@ -69,7 +73,7 @@ def growth(stage: Stage, *, actions: int = ACTIONS) -> dict[str, float]:
     with processes.workers(stage.description.worker, 1, env=stage.env) as workers:
         wait_for_consumer(link, queue, workers)
         for _ in range(PORTIONS):
-            processes.ask(stage.name, "submit", actions // PORTIONS, 100, env=stage.env)
+            processes.ask(contestants.module(stage.name), "submit", actions // PORTIONS, 100, env=stage.env)
             _wait_until_empty(link, queue)
             workers[0].check()
             sizes.append(_usage(workers[0].group).rss_mib)

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-
-class Unit(enum.StrEnum):
-    PER_SECOND = "1/s"
-    MILLISECONDS = "ms"
-    MEBIBYTES = "MiB"
-    PERCENT = "%"
-
-    @property
-    def is_better_when_higher(self) -> bool:
-        return self is Unit.PER_SECOND
+from benchmarks.rows import Metric, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +20,9 @@ class Drain:
     payload_bytes: int = 100
 
     @property
-    def metrics(self) -> dict[str, Unit]:
+    def metrics(self) -> dict[str, Metric]:
         names = [self.metric] if self.submit_metric is None else [self.submit_metric, self.metric]
-        return dict.fromkeys(names, Unit.PER_SECOND)
+        return dict.fromkeys(names, Metric(Unit.PER_SECOND))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +36,9 @@ class Talk:
     payload_bytes: int = 100
 
     @property
-    def metrics(self) -> dict[str, Unit]:
-        names = {self.gather_metric: Unit.PER_SECOND}
-        return names if self.call_metric is None else names | {self.call_metric: Unit.MILLISECONDS}
+    def metrics(self) -> dict[str, Metric]:
+        names = {self.gather_metric: Metric(Unit.PER_SECOND)}
+        return names if self.call_metric is None else names | {self.call_metric: Metric(Unit.MILLISECONDS)}
 
 
 Session: TypeAlias = Drain | Talk
@@ -65,15 +55,15 @@ SESSIONS: tuple[Session, ...] = (
     Talk(gather_metric="gather_200_100KiB", gathered=200, payload_bytes=100 * KIB),
 )
 
-FOOTPRINT: dict[str, tuple[Unit, float]] = {
-    "import_time": (Unit.MILLISECONDS, 150),
-    "idle_rss": (Unit.MEBIBYTES, 60),
-    "idle_cpu": (Unit.PERCENT, 1),
-    "memory_1M": (Unit.MEBIBYTES, 10),
+FOOTPRINT: dict[str, Metric] = {
+    "import_time": Metric(Unit.MILLISECONDS, 150),
+    "idle_rss": Metric(Unit.MEBIBYTES, 60),
+    "idle_cpu": Metric(Unit.PERCENT, 1),
+    "memory_1M": Metric(Unit.MEBIBYTES, 10),
 }
 """What only our own worker is asked for, and the bound it has to keep."""
 
-ALL_METRICS = [name for session in SESSIONS for name in session.metrics] + list(FOOTPRINT)
+METRICS = {name: metric for session in SESSIONS for name, metric in session.metrics.items()} | FOOTPRINT
 
 QUICK = 10
 """`--quick` divides message counts by this: for trying the harness, not for figures."""

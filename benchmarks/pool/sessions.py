@@ -9,34 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from benchmarks.pool import bare, environment, processes, stamps
+from benchmarks import bare, environment, processes
+from benchmarks.polling import polling, wait_for_consumer
+from benchmarks.pool import contestants, stamps
 from benchmarks.pool.plan import Drain, Session, Talk
-from benchmarks.pool.processes import ContestantFailed, Worker
+from benchmarks.processes import ContestantFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+
+    from benchmarks.contestant import Description
+    from benchmarks.processes import Worker
 
 STAMPS_PER_DRAIN = 200
 WARM_UP = 20
-READY_WITHIN_S = 30
 FILLED_WITHIN_S = 30
 DRAINED_WITHIN_S = 120
-POLL_S = 0.05
 
 SETTLE_S = 0.5
 """Between filling a queue and draining it: the broker still writes to its disk."""
-
-
-class Description(msgspec.Struct, frozen=True):
-    """What a contestant says about itself."""
-
-    queue: str
-    settings: str
-    leaves_out: dict[str, str]
-    worker: list[str]
-    versions: dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +98,7 @@ class Stage:
         return figures
 
     def _ask(self, role: str, count: int, payload_bytes: int, *, env: Mapping[str, str] | None = None) -> Any:
-        return processes.ask(self.name, role, count, payload_bytes, env=env or self.env)
+        return processes.ask(contestants.module(self.name), role, count, payload_bytes, env=env or self.env)
 
 
 def _wait_for_depth(link: bare.Link, queue: str, count: int) -> None:
@@ -119,27 +110,9 @@ def _wait_for_depth(link: bare.Link, queue: str, count: int) -> None:
             return
 
 
-def wait_for_consumer(link: bare.Link, queue: str, workers: list[Worker]) -> None:
-    for _ in polling(READY_WITHIN_S, f"a consumer of {queue}"):
-        for worker in workers:
-            worker.check()
-        found = link.look(queue)
-        if found is not None and found.consumers:
-            return
-
-
 def _wait_for_stamps(folder: Path, count: int, workers: list[Worker]) -> None:
     for _ in polling(DRAINED_WITHIN_S, "the queue to be drained"):
         for worker in workers:
             worker.check()
         if sum(map(len, stamps.read(folder))) >= count:
             return
-
-
-def polling(within_s: float, what: str) -> Iterator[None]:
-    """Turns of a waiting loop; raises when time is up."""
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        yield
-        time.sleep(POLL_S)
-    raise ContestantFailed(f"waited {within_s:.0f} s for {what}")

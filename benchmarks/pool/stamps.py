@@ -14,7 +14,7 @@ import os
 import time
 from pathlib import Path
 
-from benchmarks.pool import environment
+from benchmarks import environment
 
 FIRST_SHARE = 0.10
 """Where the measured window opens: caches are warm and prefetch is full by then."""

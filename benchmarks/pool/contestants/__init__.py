@@ -1,59 +1,15 @@
-"""Who takes part: one module each, all with the same names in it (`Contestant`).
+"""Who takes part: one module each, all with the same names in it (`benchmarks/contestant.py`).
 
-A module's functions run in a process of their own (`python -m benchmarks.pool.client <name> <role> …`), and its worker
-is started by the task system's own command, so nobody shares an interpreter with the harness. To add another one,
-write such a module and name it in `RIVALS`.
+To add another one, write such a module and name it in `RIVALS`.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, NoReturn, Protocol, cast
+from benchmarks.rows import LIMIT as LIMIT
+from benchmarks.rows import OURS as OURS
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-OURS = "canoa"
-LIMIT = "limit"
 RIVALS = ("celery", "dramatiq", "taskiq", "faststream")
 
 
-class Contestant(Protocol):
-    """What a contestant's module holds. Payloads are text of the wanted size; queues are classic and durable, messages
-    persistent, workers acknowledge one by one after the work."""
-
-    PACKAGES: Sequence[str]
-    """Distributions whose versions the report names."""
-
-    QUEUE: str
-    """Where `submit` and `fill` put their messages."""
-
-    SETTINGS: str
-    """What differs from the defaults, for the report."""
-
-    LEAVES_OUT: Mapping[str, str]
-    """Roles it cannot play, and why."""
-
-    WORKER: Sequence[str]
-    """The command of a worker of one process."""
-
-    def submit(self, count: int, payload: str) -> float:
-        """Publish with confirms, as pipelined as it can; seconds until the last one was confirmed."""
-
-    def fill(self, count: int, payload: str) -> None:
-        """Publish the same messages the fastest way there is, confirmed or not. Nobody looks at the clock."""
-
-    def gather(self, count: int, payload: str) -> float:
-        """Submit, then wait for all results; seconds from the first submit to the last result."""
-
-    def call(self, count: int, payload: str) -> list[float]:
-        """Submit one and wait for its result, `count` times; seconds each."""
-
-
-def load(name: str) -> Contestant:
-    return cast("Contestant", importlib.import_module(f"{__name__}.{name}"))
-
-
-def unmeasured(count: int, payload: str) -> NoReturn:
-    """Stands for a role that `LEAVES_OUT` names."""
-    raise NotImplementedError("this contestant does not play this role")
+def module(name: str) -> str:
+    return f"{__name__}.{name}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks.pool import environment
+from benchmarks import environment
 from benchmarks.pool.stamps import tick
 from canoa import Canoa
 from canoa.broker import topology

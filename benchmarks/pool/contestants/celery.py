@@ -7,7 +7,7 @@ import time
 
 from celery import Celery  # type: ignore[import-untyped]
 
-from benchmarks.pool import environment
+from benchmarks import environment
 from benchmarks.pool.stamps import tick
 
 PACKAGES = ("celery", "kombu", "amqp")

@@ -10,7 +10,7 @@ from dramatiq.brokers.rabbitmq import RabbitmqBroker
 from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
 
-from benchmarks.pool import environment
+from benchmarks import environment
 from benchmarks.pool.stamps import tick
 
 PACKAGES = ("dramatiq", "pika")

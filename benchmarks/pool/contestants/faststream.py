@@ -11,7 +11,7 @@ import uvloop
 from faststream import AckPolicy, FastStream
 from faststream.rabbit import Channel, RabbitBroker, RabbitQueue
 
-from benchmarks.pool import environment
+from benchmarks import environment
 from benchmarks.pool.stamps import tick
 
 PACKAGES = ("faststream", "aio-pika")

@@ -10,8 +10,8 @@ import struct
 import sys
 import time
 
-from benchmarks.pool import bare, environment
-from benchmarks.pool.contestants import unmeasured
+from benchmarks import bare, environment
+from benchmarks.contestant import unmeasured
 from benchmarks.pool.stamps import tick
 
 PACKAGES: tuple[str, ...] = ()

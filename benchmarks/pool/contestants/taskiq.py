@@ -12,7 +12,7 @@ import uvloop
 from taskiq_aio_pika import AioPikaBroker, Queue, QueueType
 from taskiq_redis import RedisAsyncResultBackend
 
-from benchmarks.pool import environment
+from benchmarks import environment
 from benchmarks.pool.stamps import tick
 
 if TYPE_CHECKING:

@@ -13,6 +13,9 @@ BROKER = "BENCH_BROKER"
 REDIS = "BENCH_REDIS"
 """URL of the private Redis: results, for those who cannot return them over RabbitMQ."""
 
+STORE = "BENCH_STORE"
+"""URL of the database that keeps results: `sqlite:////…` or `postgresql://…`."""
+
 RESULTS = "BENCH_RESULTS"
 """Set when the session wants results; otherwise result backends stay unconfigured, which is faster."""
 
@@ -29,6 +32,10 @@ def broker_url() -> str:
 
 def redis_url() -> str:
     return os.environ[REDIS]
+
+
+def store_url() -> str:
+    return os.environ[STORE]
 
 
 def wants_results() -> bool:

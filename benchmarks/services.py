@@ -1,4 +1,4 @@
-"""The private RabbitMQ and Redis that all contestants share."""
+"""The private RabbitMQ, Redis and PostgreSQL that all contestants share."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canoa.testing.ports import LOOPBACK, free_port
+from canoa.testing.postgres import PostgresNode
 from canoa.testing.rabbitmq import RabbitNode
 
 if TYPE_CHECKING:
@@ -25,6 +26,13 @@ def rabbitmq() -> Iterator[str]:
     """A RabbitMQ as packaged, on all cores; yields its URL."""
     with tempfile.TemporaryDirectory() as folder, RabbitNode(Path(folder)) as node:
         yield node.url()
+
+
+@contextmanager
+def postgres() -> Iterator[PostgresNode]:
+    """A PostgreSQL as packaged: it syncs what it commits."""
+    with tempfile.TemporaryDirectory() as folder, PostgresNode(Path(folder)) as node:
+        yield node
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 CLIENT_TIMEOUT_S = 300
 
 
@@ -25,12 +25,18 @@ class ContestantFailed(Exception):
 
 def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
     # Console scripts do not put the current folder on the path.
-    return {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, **variables}
 
 
 def ask(contestant: str, *words: object, env: Mapping[str, str]) -> Any:
-    """Run a client (`client.py`) and give its answer."""
-    command = [sys.executable, "-m", "benchmarks.pool.client", contestant, *map(str, words)]
+    """Let a contestant's module play a role (`client.py`), and give its answer."""
+    return run("benchmarks.client", contestant, *words, env=env)
+
+
+def run(module: str, *words: object, env: Mapping[str, str]) -> Any:
+    """The answer of a program of ours: the last line that it prints, which is JSON."""
+    command = [sys.executable, "-m", module, *map(str, words)]
     try:
         done = subprocess.run(
             command, cwd=ROOT, env=environment_with(env), capture_output=True, text=True, timeout=CLIENT_TIMEOUT_S
@@ -38,17 +44,17 @@ def ask(contestant: str, *words: object, env: Mapping[str, str]) -> Any:
     except subprocess.TimeoutExpired as exc:
         raise ContestantFailed(str(exc)) from exc
     if done.returncode != 0:
-        raise ContestantFailed(f"{contestant} {' '.join(map(str, words))} failed:\n{done.stderr[-2000:]}")
+        raise ContestantFailed(f"{module} {' '.join(map(str, words))} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
 class Worker:
     """One running worker command, with all the processes it started."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], log: IO[bytes]) -> None:
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], log: IO[bytes], *, folder: Path) -> None:
         self._log = log
         self._process = subprocess.Popen(
-            command, cwd=ROOT, env=environment_with(env), stdout=log, stderr=log, start_new_session=True
+            command, cwd=folder, env=environment_with(env), stdout=log, stderr=log, start_new_session=True
         )
         self.group = self._process.pid
 
@@ -67,12 +73,14 @@ class Worker:
 
 
 @contextmanager
-def workers(command: Sequence[str], count: int, *, env: Mapping[str, str]) -> Iterator[list[Worker]]:
+def workers(
+    command: Sequence[str], count: int, *, env: Mapping[str, str], folder: Path = ROOT
+) -> Iterator[list[Worker]]:
     running: list[Worker] = []
     with tempfile.TemporaryFile() as log:
         try:
             for _ in range(count):
-                running.append(Worker(command, env, log))
+                running.append(Worker(command, env, log, folder=folder))
             yield running
         finally:
             for worker in running:

@@ -1,21 +1,24 @@
 """One contestant in one role, in a process of its own; prints its figures as JSON.
 
-`python -m benchmarks.pool.client <contestant> <role> <count> <payload bytes>`, or `… <contestant> describe`.
+`python -m benchmarks.client <module> <role> <count> <payload bytes>`, or `… <module> describe`.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import random
 import string
 import sys
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
-
-from benchmarks.pool import contestants
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from benchmarks.pool.contestants import Contestant
+    from benchmarks.contestant import Contestant
+
+
+def load(module: str) -> Contestant:
+    return cast("Contestant", importlib.import_module(module))
 
 
 def text(size: int) -> str:
@@ -51,9 +54,9 @@ def play(contestant: Contestant, role: str, *, count: int, payload: str) -> floa
 def main() -> None:
     match sys.argv[1:]:
         case [name, "describe"]:
-            answer: Any = describe(contestants.load(name))
+            answer: Any = describe(load(name))
         case [name, role, count, size]:
-            answer = play(contestants.load(name), role, count=int(count), payload=text(int(size)))
+            answer = play(load(name), role, count=int(count), payload=text(int(size)))
         case _:
             raise SystemExit(__doc__)
     # The last line is the answer: a library may have printed something before.
