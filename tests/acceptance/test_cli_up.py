@@ -192,7 +192,7 @@ def test_what_was_accepted_before_a_kill_is_finished_after_the_next_start(offlin
     result = offline.canoa("result", submitted.stdout.strip(), "--wait", "20")
 
     assert result.returncode == 0, result.stderr
-    assert "1 tasks, accepted before and not ended yet" in again.said
+    assert "what was accepted before and has not ended: 1" in again.said
 
 
 def test_a_task_that_kills_its_process_again_and_again_is_put_aside_and_the_others_finish(offline: Shell) -> None:

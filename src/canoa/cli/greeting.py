@@ -29,7 +29,7 @@ _SAMPLES: dict[type, Any] = {
 def greet(app: Canoa, target: str, url: str, *, token: str, unfinished: int) -> None:
     say(f"canoa {importlib.metadata.version('canoa')} runs {app.name}: {', '.join(app.actions)}")
     if unfinished:
-        say(f"  again  {unfinished} tasks, accepted before and not ended yet")
+        say(f"  again  what was accepted before and has not ended: {unfinished}")
     say(f"  look   {url}/docs  (token {token})")
     say("  next   in another shell, in this folder:" if app.settings.is_memory else "  next   in another shell:")
     say(f"         {_call(app, shlex.quote(target))}")

@@ -6,7 +6,7 @@ A handle leaves here by its first answer, by an error, or with the session; what
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from canoa import telemetry
 from canoa.client.metrics import METRICS
@@ -35,12 +35,16 @@ class Kept:
         self.is_taken = False
 
 
+Waiting: TypeAlias = "tuple[Handle[Any], Any, Kept | None]"
+
+
 class Replies:
     def __init__(self, limit_bytes: int) -> None:
         self.consumer: Consumer | None = None
         self._loop = asyncio.get_running_loop()
         self._limit_bytes = limit_bytes
-        self._waiting: dict[TaskId, tuple[Handle[Any], Any, Kept | None]] = {}
+        self._waiting: dict[TaskId, Waiting] = {}
+        self._others: dict[TaskId, list[Waiting]] = {}  # of the same task, which one idempotency key may have
         self._unsettled: Delivery | None = None
 
     def __len__(self) -> int:
@@ -48,7 +52,10 @@ class Replies:
 
     def expect(self, handle: Handle[Any], codec: Any, kept: Kept | None) -> None:
         """`codec`: of the result's type; None takes whatever it is. `kept`: what to send again after a restart."""
-        self._waiting[handle.id] = (handle, codec, kept)
+        if handle.id in self._waiting:
+            self._others.setdefault(handle.id, []).append((handle, codec, kept))
+        else:
+            self._waiting[handle.id] = (handle, codec, kept)
 
     def taken(self, handle: Handle[Any]) -> None:
         """The broker has it."""
@@ -63,13 +70,16 @@ class Replies:
 
     def fail_submitted(self, why: str) -> None:
         """Those whose results can no longer come, and that are not sent again."""
-        for handle, _, kept in list(self._waiting.values()):
+        for handle, _, kept in self._all():
             if kept is None:
                 self.drop(handle, DeliveryUnknown(f"{why} before task {handle.id} ({handle.action}) answered"))
 
     def drop(self, handle: Handle[Any], error: CanoaError) -> None:
         """It ends with this error, and what may still come for it is for nobody."""
-        self._waiting.pop(handle.id, None)
+        of_the_task = [self._waiting.pop(handle.id, None), *self._others.pop(handle.id, ())]
+        for each in of_the_task:
+            if each is not None and each[0] is not handle:
+                self.expect(*each)
         handle.fail(error)
 
     def drop_unseen(self, handles: Iterable[Handle[Any]]) -> None:
@@ -81,8 +91,9 @@ class Replies:
             self.drop(handle, abandoned)
 
     def fail_all(self, why: str) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for handle, _, _ in waiting.values():
+        waiting = self._all()
+        self._waiting, self._others = {}, {}
+        for handle, _, _ in waiting:
             handle.fail(DeliveryUnknown(f"{why} before task {handle.id} ({handle.action}) answered"))
 
     def on_reply(self, delivery: Delivery) -> None:
@@ -91,16 +102,23 @@ class Replies:
             self._loop.call_later(SETTLE_AFTER_S, self.settle)
         self._unsettled = delivery
         message = delivery.message
-        waiting = self._waiting.pop(TaskId(message.correlation_id or ""), None)
+        task_id = TaskId(message.correlation_id or "")
+        waiting = self._waiting.pop(task_id, None)
         if waiting is None:
             METRICS.duplicates += 1
-        else:
-            self._resolve(waiting[0], waiting[1], message)
+            return
+        self._resolve(waiting[0], waiting[1], message)
+        if self._others:
+            for handle, codec, _ in self._others.pop(task_id, ()):
+                self._resolve(handle, codec, message)
 
     def settle(self) -> None:
         last, self._unsettled = self._unsettled, None
         if last is not None and self.consumer is not None:
             self.consumer.settle_through(last)
+
+    def _all(self) -> list[Waiting]:
+        return [*self._waiting.values(), *(each for others in self._others.values() for each in others)]
 
     def _resolve(self, handle: Handle[Any], codec: Any, message: Message) -> None:
         if message.type != Outcome.OK.value:

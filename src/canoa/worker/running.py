@@ -7,6 +7,7 @@ import os
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import thread as pool_thread
 from contextvars import Context as Variables
 from contextvars import copy_context
 from functools import partial
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from canoa.worker.progress import ProgressTeller
 
 
-_OWN_FOLDER = str(Path(__file__).parent)
+_CALLERS = (str(Path(__file__).parent), pool_thread.__file__)
+"""Where the code stands that calls actions, on the loop and in threads."""
 
 
 class Cancellations(Protocol):
@@ -339,7 +341,7 @@ def _failure(exc: BaseException, known: Task) -> result.Failure:
 
 def _from_the_action_on(trace: TracebackType | None) -> TracebackType | None:
     """Without the frames of the worker that called it."""
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename.startswith(_CALLERS):
         trace = trace.tb_next
     return trace
 

@@ -98,7 +98,7 @@ async def test_the_same_idempotency_key_is_the_same_task(keeping: Keeping) -> No
     may_end.set()
 
     assert first.id == second.id
-    assert await second.result(WITHIN_S) == 10
+    assert [await first.result(WITHIN_S), await second.result(WITHIN_S)] == [10, 10]
     late = await once.submit(10)
     assert await late.result(WITHIN_S) == 10
     assert runs == [10]

@@ -118,3 +118,16 @@ async def test_a_thread_knows_its_trace(memory_app: Canoa) -> None:
         handle = await tells.submit()
 
         assert await handle.result(10) == handle.id
+
+
+async def test_the_traceback_of_a_plain_function_begins_with_the_function(memory_app: Canoa) -> None:
+    @memory_app.action
+    def fails() -> None:
+        raise LookupError("no such picture")
+
+    async with memory_app.worker():
+        with pytest.raises(ActionFailed) as caught:
+            await fails.call()
+
+    first = caught.value.remote_traceback.splitlines()[1]
+    assert first.endswith("in fails")

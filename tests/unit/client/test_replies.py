@@ -1,4 +1,4 @@
-"""Which tasks a restarted broker gets again: those it may have had, and no others."""
+"""Who hears an answer, and which tasks a restarted broker gets again: those it may have had, and no others."""
 
 from __future__ import annotations
 
@@ -61,3 +61,17 @@ async def test_after_too_long_a_cut_submits_end_in_doubt_and_calls_go_on() -> No
     assert not kept.is_done
     with pytest.raises(DeliveryUnknown, match="no link for too long, before task on disk"):
         await submitted.result()
+
+
+async def test_handles_of_one_task_all_hear_its_end_except_the_one_that_gave_up() -> None:
+    replies = Replies(1000)
+    first, second, third = [expected(replies, "paid once", is_kept=False)[0] for _ in range(3)]
+
+    replies.drop(first, DeliveryUnknown("given up"))
+    replies.fail_all("the app was closed")
+
+    with pytest.raises(DeliveryUnknown, match="given up"):
+        await first.result()
+    for handle in (second, third):
+        with pytest.raises(DeliveryUnknown, match="the app was closed"):
+            await handle.result()
