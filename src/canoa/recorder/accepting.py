@@ -16,6 +16,7 @@ from canoa.errors import CanoaError, QueueMissing, Undecodable, UnknownAction, U
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.recorder import reading
+from canoa.recorder.repeating import REPEAT_AFTER_S, Errands, is_lasting
 from canoa.recorder.times import as_time, now_ms
 from canoa.store.port import Accept, Accepted, Cursor, End
 from canoa.wire import result
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-REPEAT_AFTER_S: Final = 1.0
 PAGE: Final = 500
 
 
@@ -61,7 +61,12 @@ class Acceptor:
         self._stats = stats
         self._is_memory = is_memory
         self._loop = asyncio.get_running_loop()
+        self._errands = Errands()
         self._offered: set[ActionName] = set()
+
+    def stop(self) -> None:
+        """What is not acknowledged so far goes to the next recorder."""
+        self._errands.stop()
 
     # --- From this process ------------------------------------------------------------------------
 
@@ -122,7 +127,7 @@ class Acceptor:
     def _on_stored(self, task: NewTask, accepted: Accepted) -> None:
         self._count(task, accepted)
         if accepted.is_ended:
-            self._loop.create_task(self._tell_again(task), name="recorder.tell_again")
+            self._errands.start(partial(self._tell_again, task, None), "tell_again")
         elif not self._is_memory:
             self._outbox.kick()
         elif accepted.is_new:
@@ -137,27 +142,34 @@ class Acceptor:
             log.warning("submit_refused", reason=str(exc))
             delivery.settle()
             return
-        self._write(delivery, task)
+        self._write(delivery, task, delivery.redelivered)
 
-    def _write(self, delivery: Delivery, task: NewTask) -> None:
+    def _write(self, delivery: Delivery, task: NewTask, is_again: bool) -> None:
         if not delivery.is_settled:
-            self._writer.post(Accept(task=task), partial(self._on_answer, delivery, task))
+            self._writer.post(Accept(task=task), partial(self._on_answer, delivery, task, is_again))
 
-    def _on_answer(self, delivery: Delivery, task: NewTask, answer: Answer | CanoaError) -> None:
+    def _on_answer(self, delivery: Delivery, task: NewTask, is_again: bool, answer: Answer | CanoaError) -> None:
         if isinstance(answer, CanoaError):
-            self._stats.not_written(answer)
-            self._loop.call_later(REPEAT_AFTER_S, self._write, delivery, task)
+            self._on_refused(delivery, task, answer)
             return
         self._stats.written()
         accepted: Accepted = answer  # type: ignore[assignment]
         self._count(task, accepted)
         if accepted.is_ended:
-            self._loop.create_task(self._tell_again(task), name="recorder.tell_again")
-            delivery.settle()
-        elif accepted.is_new or delivery.redelivered:  # or its recorder died between the commit and the publish
+            self._errands.start(partial(self._tell_again, task, delivery), "tell_again")
+        elif accepted.is_new or is_again:  # or its recorder died between the commit and the publish
             self._publish(task, delivery)
         else:
             delivery.settle()
+
+    def _on_refused(self, delivery: Delivery, task: NewTask, error: CanoaError) -> None:
+        if is_lasting(error):
+            log.error("task_not_kept", task_id=task.id, reason=str(error))
+            delivery.settle()
+            return
+        self._stats.not_written(error)
+        # The link may have broken behind the commit: next time it may be known, and still unpublished.
+        self._loop.call_later(REPEAT_AFTER_S, self._write, delivery, task, True)
 
     # --- Onwards --------------------------------------------------------------------------------------
 
@@ -166,14 +178,14 @@ class Acceptor:
 
     def _on_published(self, task: NewTask, delivery: Delivery | None, outcome: PublishOutcome) -> None:
         if isinstance(outcome, Unroutable):
-            self._loop.create_task(self.refuse(task, delivery), name="recorder.refuse")
+            self._errands.start(partial(self._refuse, task, delivery), "refuse")
         elif outcome is not None:
             log.warning("task_not_published", task_id=task.id, reason=str(outcome))
             self._loop.call_later(REPEAT_AFTER_S, self._publish, task, delivery)
         elif delivery is not None:
             delivery.settle()
 
-    async def refuse(self, task: NewTask, delivery: Delivery | None = None) -> None:
+    async def _refuse(self, task: NewTask, delivery: Delivery | None) -> None:
         """Nobody offers its action: it ends as refused, and waits among the dead letters for somebody who does."""
         error = UnknownAction(task.action)
         what = result.failure(str(error), error_type=type(error).__name__, attempts=0)
@@ -202,14 +214,14 @@ class Acceptor:
             after = Cursor(page[-1].submitted_ms, page[-1].id)
         return count
 
-    async def _tell_again(self, task: NewTask) -> None:
+    async def _tell_again(self, task: NewTask, delivery: Delivery | None) -> None:
         """The key is known and its task has ended: the caller hears at once how."""
-        if task.reply_to is None:
-            return
-        answer = await self._store.result(task.id)
-        if answer is not None:
+        answer = await self._store.result(task.id) if task.reply_to else None
+        if answer is not None and task.reply_to is not None:
             told = Publication(message=answer, key=task.reply_to, mandatory=False)
             await self._broker.publish(told)
+        if delivery is not None:
+            delivery.settle()
 
     def _count(self, task: NewTask, accepted: Accepted) -> None:
         if accepted.is_new:
