@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 import sys
@@ -64,9 +65,10 @@ class KeptDepot:
         self._shell.env |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "CANOA_API_TOKEN": TOKEN}
         self._rabbit = rabbit
         self._working = AsyncExitStack()
-        self._double = self.app.action(timeout=30)(self._run)
+        self._numbers = itertools.count()
+        self._double = self.app.action(timeout=30)(self.double)
 
-    async def _run(self, number: int) -> int:
+    async def double(self, number: int) -> int:
         self.runs[number] += 1
         return 2 * number
 
@@ -99,12 +101,12 @@ class KeptDepot:
 
     # --- Tasks ----------------------------------------------------------------------------------------
 
-    async def submit(self, count: int) -> None:
+    async def submit(self, count: int) -> list[Handle[int]]:
         """That many more, at once; each one is accepted."""
-        first = len(self.handles)
-        numbers = range(first, first + count)
+        numbers = [next(self._numbers) for _ in range(count)]
         handles = await self._double.using(result="keep").submit_many(numbers)
         self.handles |= dict(zip(numbers, handles, strict=True))
+        return handles
 
     @asynccontextmanager
     async def load(self, batch: int = 5, pause_s: float = 0.05) -> AsyncIterator[None]:
@@ -122,6 +124,11 @@ class KeptDepot:
                 yield
             finally:
                 is_over.set()
+
+    async def some_results(self) -> None:
+        """The load is under way: one more went all the way."""
+        [handle] = await self.submit(1)
+        await handle.result(WITHIN_S)
 
     # --- What must hold -------------------------------------------------------------------------------
 
@@ -151,10 +158,10 @@ class KeptDepot:
 async def asked(recorder: Process, path: str, order: object = None) -> tuple[int, str]:
     """What its API answers: status and body."""
     (ready,) = [event for event in recorder.events() if event["event"] == "api_ready"]
-    return await asyncio.to_thread(_asked, f"{ready['url']}{path}", order)
+    return await asyncio.to_thread(http_answer, f"{ready['url']}{path}", order)
 
 
-def _asked(url: str, order: object) -> tuple[int, str]:
+def http_answer(url: str, order: object) -> tuple[int, str]:
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     body = None if order is None else json.dumps(order).encode()
     try:
