@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.acceptance.kept_depot import Rabbit
 from tests.acceptance.shell import CANOA, DEPOT, ROOT, Shell
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ def online(tmp_path: Path, rabbit_url: str) -> Iterator[Shell]:
     shell = Shell(tmp_path, env={"CANOA_BROKER": rabbit_url})
     yield shell
     shell.close()
+
+
+@pytest.fixture
+def rabbit(rabbit_node: RabbitNode, rabbit_url: str) -> Rabbit:
+    """An empty virtual host, and the node that has it."""
+    return Rabbit(rabbit_node, rabbit_url)
 
 
 @pytest.fixture(

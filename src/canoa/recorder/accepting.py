@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canoa.broker import ladder, topology
 from canoa.broker.port import Publication
-from canoa.errors import CanoaError, QueueMissing, Undecodable, UnknownAction, Unroutable, WrongUse
+from canoa.errors import CanoaError, QueueMissing, Undecodable, UnknownAction, Unroutable
 from canoa.execution import rules, suspicion
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.recorder import reading
+from canoa.recorder.repeating import REPEAT_AFTER_S, Errands, is_lasting
 from canoa.recorder.times import as_time, now_ms
 from canoa.store.port import Accept, Accepted, Cursor, End
 from canoa.wire import result
 from canoa.wire.event import Event
+from canoa.wire.letter import run_of
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Mapping
 
     from canoa.broker.port import Broker, Delivery, Message, PublishOutcome
     from canoa.execution.policy import Policy
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-REPEAT_AFTER_S: Final = 1.0
 PAGE: Final = 500
 
 
@@ -65,8 +66,12 @@ class Acceptor:
         self._stats = stats
         self._is_memory = is_memory
         self._loop = asyncio.get_running_loop()
+        self._errands = Errands()
         self._offered: set[ActionName] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+
+    def stop(self) -> None:
+        """What is not acknowledged so far goes to the next recorder."""
+        self._errands.stop()
 
     # --- From this process ------------------------------------------------------------------------
 
@@ -127,7 +132,7 @@ class Acceptor:
     def _on_stored(self, task: NewTask, accepted: Accepted) -> None:
         self._count(task, accepted)
         if accepted.is_ended:
-            self._spawn(self._tell_again(task))
+            self._errands.start(partial(self._tell_again, task, None), "tell_again")
         elif not self._is_memory:
             self._outbox.kick()
         elif accepted.is_new:
@@ -142,33 +147,34 @@ class Acceptor:
             log.warning("submit_refused", reason=str(exc))
             delivery.settle()
             return
-        self._write(delivery, task)
+        self._write(delivery, task, delivery.redelivered)
 
-    def _write(self, delivery: Delivery, task: NewTask, *, is_again: bool = False) -> None:
-        """`is_again`: it may have been stored before, and not published."""
-        if not delivery.is_settled:  # its link is gone: another recorder has it
-            is_again = is_again or delivery.redelivered
+    def _write(self, delivery: Delivery, task: NewTask, is_again: bool) -> None:
+        if not delivery.is_settled:
             self._writer.post(Accept(task=task), partial(self._on_answer, delivery, task, is_again))
 
     def _on_answer(self, delivery: Delivery, task: NewTask, is_again: bool, answer: Answer | CanoaError) -> None:
-        if isinstance(answer, WrongUse):  # no store can keep it, however often it is asked
-            log.error("submit_refused", message_id=delivery.message.message_id, reason=str(answer))
-            delivery.settle()
-            return
         if isinstance(answer, CanoaError):
-            self._stats.not_written(answer)
-            self._loop.call_later(REPEAT_AFTER_S, partial(self._write, delivery, task, is_again=True))
+            self._on_refused(delivery, task, answer)
             return
         self._stats.written()
         accepted: Accepted = answer  # type: ignore[assignment]
         self._count(task, accepted)
         if accepted.is_ended:
-            self._spawn(self._tell_again(task))
-            delivery.settle()
-        elif accepted.is_new or is_again:
+            self._errands.start(partial(self._tell_again, task, delivery), "tell_again")
+        elif accepted.is_new or is_again:  # or its recorder died between the commit and the publish
             self._publish(task, delivery)
         else:
             delivery.settle()
+
+    def _on_refused(self, delivery: Delivery, task: NewTask, error: CanoaError) -> None:
+        if is_lasting(error):
+            log.error("task_not_kept", task_id=task.id, reason=str(error))
+            delivery.settle()
+            return
+        self._stats.not_written(error)
+        # The link may have broken behind the commit: next time it may be known, and still unpublished.
+        self._loop.call_later(REPEAT_AFTER_S, self._write, delivery, task, True)
 
     # --- Onwards --------------------------------------------------------------------------------------
 
@@ -177,14 +183,14 @@ class Acceptor:
 
     def _on_published(self, task: NewTask, delivery: Delivery | None, outcome: PublishOutcome) -> None:
         if isinstance(outcome, Unroutable):
-            self._spawn(self.refuse(task, delivery))
+            self._errands.start(partial(self._refuse, task, delivery), "refuse")
         elif outcome is not None:
             log.warning("task_not_published", task_id=task.id, reason=str(outcome))
             self._loop.call_later(REPEAT_AFTER_S, self._publish, task, delivery)
         elif delivery is not None:
             delivery.settle()
 
-    async def refuse(self, task: NewTask, delivery: Delivery | None = None) -> None:
+    async def _refuse(self, task: NewTask, delivery: Delivery | None) -> None:
         """Nobody offers its action: it ends as refused, and waits among the dead letters for somebody who does."""
         error = UnknownAction(task.action)
         what = result.failure(str(error), error_type=type(error).__name__, attempts=0)
@@ -201,6 +207,7 @@ class Acceptor:
             ended_ms=now_ms(),
             attempts=what.attempts,
             error=what.message,
+            run=run_of(task.message),
         )
         await self._ending.end(change)
 
@@ -233,26 +240,14 @@ class Acceptor:
             case _:
                 self._publish(task)
 
-    async def _tell_again(self, task: NewTask) -> None:
+    async def _tell_again(self, task: NewTask, delivery: Delivery | None) -> None:
         """The key is known and its task has ended: the caller hears at once how."""
-        if task.reply_to is None:
-            return
-        answer = await self._store.result(task.id)
-        if answer is not None:
+        answer = await self._store.result(task.id) if task.reply_to else None
+        if answer is not None and task.reply_to is not None:
             told = Publication(message=answer, key=task.reply_to, mandatory=False)
             await self._broker.publish(told)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work, name="recorder.accepting")
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_ended)
-
-    def _on_task_ended(self, task: asyncio.Task[None]) -> None:
-        """What it was about is still unacknowledged, or can be asked for again."""
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            log.warning("task_not_told", reason=str(error))
+        if delivery is not None:
+            delivery.settle()
 
     def _count(self, task: NewTask, accepted: Accepted) -> None:
         if accepted.is_new:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from canoa.broker.port import Publication
-from canoa.errors import CanoaError, DeliveryUnknown, Undecodable, WrongUse
+from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown, Undecodable
 from canoa.logs import get_logger
 from canoa.recorder import reading
+from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import as_time, now_ms
 from canoa.wire.event import Event
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-REPEAT_AFTER_S: Final = 1.0
-"""Between tries to write what the store could not take: it is full or away, and asking faster does not change that."""
-
 
 class Ending:
     def __init__(self, broker: Broker, writer: GroupWriter, events: Events, stats: RecorderStats) -> None:
@@ -38,6 +36,11 @@ class Ending:
         self._events = events
         self._stats = stats
         self._loop = asyncio.get_running_loop()
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Who could not be told so far hears it from the next recorder."""
+        self._is_stopped = True
 
     def on_delivery(self, delivery: Delivery) -> None:
         """A worker's result."""
@@ -47,7 +50,7 @@ class Ending:
             log.warning("result_refused", reason=str(exc))
             delivery.settle()
             return
-        self._write(delivery, change)
+        self._write(delivery, change, delivery.redelivered)
 
     async def end(self, change: End) -> bool:
         """Ended by somebody else than a worker. True: it had not ended before."""
@@ -57,20 +60,13 @@ class Ending:
             self._tell(change, ended.reply_to, _nothing_more)
         return ended.is_first
 
-    def _write(self, delivery: Delivery, change: End, *, is_again: bool = False) -> None:
-        """`is_again`: it may have been written before, and nobody was told."""
+    def _write(self, delivery: Delivery, change: End, is_again: bool) -> None:
         if not delivery.is_settled:  # its link is gone: another recorder has it
-            is_again = is_again or delivery.redelivered
             self._writer.post(change, partial(self._on_answer, delivery, change, is_again))
 
     def _on_answer(self, delivery: Delivery, change: End, is_again: bool, answer: Answer | CanoaError) -> None:
-        if isinstance(answer, WrongUse):  # no store can keep it, however often it is asked
-            log.error("result_refused", message_id=delivery.message.message_id, reason=str(answer))
-            delivery.settle()
-            return
         if isinstance(answer, CanoaError):
-            self._stats.not_written(answer)
-            self._loop.call_later(REPEAT_AFTER_S, partial(self._write, delivery, change, is_again=True))
+            self._on_refused(delivery, change, answer)
             return
         self._stats.written()
         ended: Ended = answer  # type: ignore[assignment]
@@ -79,10 +75,19 @@ class Ending:
         else:
             self._stats.duplicates += 1
         acknowledge = partial(_settle, delivery)
-        if ended.reply_to and (ended.is_first or is_again):
+        if ended.reply_to and (ended.is_first or is_again):  # written before, perhaps, but perhaps not told
             self._tell(change, ended.reply_to, acknowledge)
         else:
             acknowledge()
+
+    def _on_refused(self, delivery: Delivery, change: End, error: CanoaError) -> None:
+        if is_lasting(error):
+            log.error("result_not_kept", task_id=change.task_id, reason=str(error))
+            delivery.settle()
+            return
+        self._stats.not_written(error)
+        # The link may have broken behind the commit: next time it may be known, and still untold.
+        self._loop.call_later(REPEAT_AFTER_S, self._write, delivery, change, True)
 
     def _count(self, change: End) -> None:
         self._stats.recorded += 1
@@ -105,6 +110,11 @@ class Ending:
             nonlocal missing
             if isinstance(outcome, DeliveryUnknown):
                 self._broker.post(publication, partial(on_outcome, publication))
+                return
+            if isinstance(outcome, BrokerUnreachable) and not self._is_stopped:
+                # Acknowledged now, over the other link, nobody would ever tell them.
+                again = partial(self._broker.post, publication, partial(on_outcome, publication))
+                self._loop.call_later(REPEAT_AFTER_S, again)
                 return
             missing -= 1
             if not missing:

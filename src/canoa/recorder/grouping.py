@@ -10,7 +10,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from canoa.errors import CanoaError, StoreUnreachable, WrongUse
+from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable
 from canoa.logs import get_logger
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ class GroupWriter:
         self._writing: asyncio.Task[None] | None = None
 
     def post(self, change: Change, on_answer: Callable[[Answer | CanoaError], None]) -> None:
-        """Write it with the next group; `on_answer` hears the store's answer, or the error that met the whole group."""
+        """Write it with the next group; `on_answer` hears the store's answer, or why it was not
+        written: an error that is another change's own is not told."""
         self._waiting.append((change, on_answer))
         if self._writing is None:
             self._writing = self._loop.create_task(self._write(), name="recorder.write")
@@ -63,21 +64,33 @@ class GroupWriter:
             group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
             answers = await self._answers([change for change, _ in group])
             for (_, on_answer), answer in zip(group, answers, strict=True):
-                on_answer(answer)
+                _tell(on_answer, answer)
         self._writing = None
 
     async def _answers(self, changes: list[Change]) -> Sequence[Answer | CanoaError]:
         try:
             return await self._store.apply(changes)
-        except WrongUse as exc:  # one of them cannot be kept at all: the others must not suffer for it
-            if len(changes) == 1:
-                return [exc]
-            return [answer for change in changes for answer in await self._answers([change])]
-        except CanoaError as exc:
+        except (StoreUnreachable, StoreFull, SettingError) as exc:
             return [exc] * len(changes)
-        except Exception as exc:  # a bug of ours must not leave anybody waiting
-            log.exception("group_not_written", changes=len(changes))
-            return [StoreUnreachable(f"the store failed: {exc!r:.200}")] * len(changes)
+        except Exception as exc:  # of one change, or a bug of ours: neither may hold up the others
+            if len(changes) == 1:
+                return [_named(exc)]
+            log.warning("group_written_one_by_one", changes=len(changes), reason=str(exc))
+            return [answer for change in changes for answer in await self._answers([change])]
+
+
+def _named(exc: Exception) -> CanoaError:
+    if isinstance(exc, CanoaError):
+        return exc
+    log.error("change_not_written", exc_info=exc)
+    return StoreUnreachable(f"the store failed: {exc!r:.200}")
+
+
+def _tell(on_answer: Callable[[Answer | CanoaError], None], answer: Answer | CanoaError) -> None:
+    try:
+        on_answer(answer)
+    except Exception:  # one of them must not keep the others from hearing theirs
+        log.exception("answer_not_taken")
 
 
 def _resolve(answered: asyncio.Future[Any], answer: Answer | CanoaError) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
 from canoa.store.port import Progress
 from canoa.vocabulary import NodeId, TaskId
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from canoa.recorder.grouping import GroupWriter
     from canoa.wire.event import Event
 
@@ -32,13 +35,18 @@ class ProgressWriter:
         for event in latest.values():
             change = Progress(
                 task_id=TaskId(event.task_id),
-                at_ms=int(event.at.timestamp() * 1000),
+                at_ms=_as_ms(event.at),
                 fraction=event.progress,
                 text=event.text,
                 node_id=NodeId(event.node_id) if event.node_id else None,
                 attempt=event.attempt or 1,
             )
             self._writer.post(change, _ignored)
+
+
+def _as_ms(at: datetime) -> int:
+    """Whoever says no time zone means UTC."""
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _ignored(_: Any) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from canoa.broker.port import Message
 
 MAX_ID_CHARS: Final = 255
+MAX_NAME_BYTES: Final = 255
+"""Of names that others claim: what fits into a routing key, and into PostgreSQL's indexes (2,704 bytes in all)."""
 
 
 def new_task(message: Message, now_ms: int) -> NewTask:
@@ -59,13 +62,13 @@ def end(message: Message, now_ms: int) -> End:
     what = None if outcome is Outcome.OK else _failure(message)
     return End(
         task_id=task_id,
-        action=ActionName(_text(headers.get(result.ACTION))),
+        action=ActionName(_name(headers.get(result.ACTION))),
         outcome=outcome,
         result=msgspec.structs.replace(message, headers={}),
         ended_ms=now_ms,
         started_ms=_number(headers.get(result.STARTED)),
         attempts=_number(headers.get(task.ATTEMPT)) or 1,
-        node_id=NodeId(_text(headers.get(result.NODE))),
+        node_id=NodeId(_name(headers.get(result.NODE))),
         error=None if what is None else _said(what),
         traceback="" if what is None else what.traceback,
         run=_number(headers.get(task.RUN)) or 0,
@@ -75,8 +78,8 @@ def end(message: Message, now_ms: int) -> End:
 def letter(message: Message, now_ms: int) -> Bury:
     """A dead letter from the broker. Also of a message that never was a task: a person shall see it."""
     headers = message.headers
-    origin = _text(headers.get(result.ORIGIN))
-    task_id = TaskId(_text(message.message_id)[:MAX_ID_CHARS] or "unknown")
+    origin = _name(headers.get(result.ORIGIN))
+    task_id = TaskId(_text(message.message_id)[:MAX_ID_CHARS] or _made_up_id(message))
     dead_ms = _number(headers.get(result.DEAD_SINCE)) or now_ms
     try:
         reason = Outcome(_text(headers.get(result.REASON)))
@@ -89,11 +92,16 @@ def letter(message: Message, now_ms: int) -> Bury:
         error=_text(headers.get(result.ERROR)),
         traceback=_text(headers.get(result.TRACEBACK)),
         attempts=_number(headers.get(task.ATTEMPT)) or 1,
-        node_id=NodeId(_text(headers.get(result.NODE))),
+        node_id=NodeId(_name(headers.get(result.NODE))),
         origin=origin,
         dead_ms=dead_ms,
     )
     return Bury(letter=told, message=message)
+
+
+def _made_up_id(message: Message) -> str:
+    """The same whenever it is read, so that the letter is kept once, and no other takes its place."""
+    return f"unknown-{hashlib.sha256(message.body).hexdigest()[:24]}"
 
 
 def _failure(message: Message) -> result.Failure:
@@ -109,6 +117,10 @@ def _said(what: result.Failure) -> str:
 
 def _text(value: object) -> str:
     return value.replace("\x00", "\ufffd") if isinstance(value, str) else ""
+
+
+def _name(value: object) -> str:
+    return _text(value).encode(errors="replace")[:MAX_NAME_BYTES].decode(errors="ignore")
 
 
 def _number(value: object) -> int | None:

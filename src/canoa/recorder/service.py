@@ -11,16 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from canoa.broker import topology
-from canoa.errors import CanoaError, WrongUse
+from canoa.errors import CanoaError
 from canoa.logs import get_logger
 from canoa.recorder import reading
 from canoa.recorder.accepting import Acceptor
-from canoa.recorder.ending import REPEAT_AFTER_S, Ending
+from canoa.recorder.ending import Ending
 from canoa.recorder.events import Events
 from canoa.recorder.grouping import GroupWriter
 from canoa.recorder.metrics import RecorderStats
 from canoa.recorder.outbox import Outbox
 from canoa.recorder.progress import ProgressWriter
+from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import as_time, now_ms
 from canoa.store.port import Retention
 from canoa.wire.event import Event
@@ -99,6 +100,8 @@ class Recorder:
         for consumer in self._consumers:
             with suppress(CanoaError):
                 await consumer.cancel()
+        self.ending.stop()
+        self.acceptor.stop()
         await self.writer.aclose()
         for task in list(self._tasks):
             task.cancel()
@@ -114,15 +117,15 @@ class Recorder:
             self.writer.post(change, partial(self._on_buried, delivery, change))
 
     def _on_buried(self, delivery: Delivery, change: Bury, answer: Answer | CanoaError) -> None:
-        if isinstance(answer, WrongUse):  # no store can keep it, however often it is asked
-            log.error("letter_refused", message_id=delivery.message.message_id, reason=str(answer))
-            delivery.settle()
-            return
-        if isinstance(answer, CanoaError):
+        if isinstance(answer, CanoaError) and not is_lasting(answer):
             self.stats.not_written(answer)
             self._loop.call_later(REPEAT_AFTER_S, self._bury, delivery, change)
             return
         delivery.settle()
+        if isinstance(answer, CanoaError):
+            log.error("letter_not_kept", task_id=change.letter.task_id, reason=str(answer))
+            return
+        self.stats.written()
         if answer:
             self.stats.buried += 1
             letter = change.letter

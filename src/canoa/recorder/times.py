@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from typing import Final
+
+_FIRST_MS: Final = -62_135_596_800_000
+_LAST_MS: Final = 253_402_300_799_000
+"""Where the calendar begins and ends, the years 1 and 9999. A message may claim more."""
 
 
 def now_ms() -> int:
@@ -11,7 +16,7 @@ def now_ms() -> int:
 
 
 def as_time(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
+    return datetime.fromtimestamp(min(max(ms, _FIRST_MS), _LAST_MS) / 1000, UTC)
 
 
 def as_time_or_none(ms: int | None) -> datetime | None:

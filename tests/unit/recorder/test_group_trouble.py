@@ -1,0 +1,74 @@
+"""Many changes in one transaction: one that cannot be written holds up no other."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from canoa.errors import CanoaError, StoreFull, StoreUnreachable, WrongUse
+from canoa.recorder.grouping import GroupWriter
+from canoa.store.port import Sent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BAD = 7
+
+
+class FussyStore:
+    """Refuses every group that has the bad change in it."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.groups: list[int] = []
+
+    async def apply(self, changes: Sequence[Sent]) -> list[Any]:
+        self.groups.append(len(changes))
+        if any(change.seq == BAD for change in changes):
+            raise self.error
+        return [None] * len(changes)
+
+
+async def answers_of(store: Any) -> list[Any]:
+    writer = GroupWriter(store)
+    heard: dict[int, Any] = {}
+    for seq in range(20):
+        writer.post(Sent(seq=seq), partial(heard.__setitem__, seq))
+    async with asyncio.timeout(5):
+        await writer.aclose()
+    return [heard[seq] for seq in range(20)]
+
+
+@pytest.mark.parametrize("error", [WrongUse("a value that cannot be kept"), CanoaError("refused"), KeyError("a bug")])
+async def test_a_change_that_the_store_refuses_is_refused_alone(error: Exception) -> None:
+    answers = await answers_of(FussyStore(error))
+
+    assert [seq for seq, answer in enumerate(answers) if answer is not None] == [BAD]
+    assert isinstance(answers[BAD], CanoaError)
+
+
+@pytest.mark.parametrize("error", [StoreUnreachable("away"), StoreFull("no room")])
+async def test_when_the_store_itself_is_in_trouble_the_group_is_tried_once(error: CanoaError) -> None:
+    store = FussyStore(error)
+
+    assert await answers_of(store) == [error] * 20
+    assert store.groups == [20]
+
+
+async def test_who_fails_to_hear_an_answer_keeps_nobody_from_hearing_his() -> None:
+    store: Any = FussyStore(KeyError())
+    heard: list[Any] = []
+    writer = GroupWriter(store)
+
+    def fails(_: Any) -> None:
+        raise ZeroDivisionError
+
+    writer.post(Sent(seq=1), fails)
+    writer.post(Sent(seq=2), heard.append)
+    await writer.apply(Sent(seq=3))
+    await writer.apply(Sent(seq=4))
+
+    assert heard == [None]
