@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
+import msgspec
+
 from canoa import settings as settings_module
 from canoa.action import Action
 from canoa.errors import ActionDefinitionError, UnknownAction, WrongUse
@@ -180,6 +182,10 @@ class Canoa:
         if any(session.is_open for session in list(self._sessions.values())):
             raise WrongUse("the app is already connected; name the broker before the first submit")
         self.settings = settings_module.read({**self._arguments, "broker": url})
+
+    def use_store(self, url: str) -> None:
+        """Name the store, before a worker starts. The CLI's `--store`."""
+        self.settings = msgspec.structs.replace(self.settings, store=url)
 
     def new_broker(self, purpose: str) -> Broker:
         """A broker object of the kind the settings name, not yet open."""

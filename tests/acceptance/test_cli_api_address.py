@@ -64,15 +64,24 @@ def test_where_nothing_runs_every_command_names_the_remedy(home: Shell, command:
         assert remedy in run.stderr
 
 
-def test_an_address_at_which_nobody_answers_any_longer_is_exit_1(home: Shell) -> None:
-    up = home.start(str(CANOA), "up", DEPOT, "--port", str(port := free_port()))
+def test_the_address_of_a_killed_one_is_not_believed_since_anybody_may_answer_there(home: Shell) -> None:
+    up = home.start(str(CANOA), "up", DEPOT, "--port", "0")
     up.wait_logged("Ctrl-C")
     up.kill()
 
     called = home.canoa(*CALL)
 
+    assert (called.returncode, called.stdout) == (2, "")
+    assert "no `canoa up` runs in this folder" in called.stderr
+
+
+def test_an_address_at_which_nobody_answers_is_exit_1(home: Shell) -> None:
+    settings = {"CANOA_API": f"http://{LOOPBACK}:{free_port()}", "CANOA_API_TOKEN": "a-token-of-good-length"}
+
+    called = home.canoa(*CALL, **settings)
+
     assert (called.returncode, called.stdout) == (1, "")
-    assert f"nobody answers at the API's address http://{LOOPBACK}:{port}" in called.stderr
+    assert f"nobody answers at the API's address {settings['CANOA_API']}" in called.stderr
     assert "Traceback" not in called.stderr
 
 

@@ -47,6 +47,7 @@ def held(app: str) -> Iterator[None]:
         lock.truncate(0)
         lock.write(msgspec.json.encode(Holder(pid=os.getpid(), app=app, since=time.strftime("%F %T"))).decode())
         lock.flush()
+        ADDRESS.unlink(missing_ok=True)
         try:
             yield
         finally:
@@ -56,11 +57,18 @@ def held(app: str) -> Iterator[None]:
 def token() -> str:
     """The same after a restart. Readable by its owner alone."""
     _make()
-    if not TOKEN.exists():
-        descriptor = os.open(TOKEN, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_urlsafe(24))
-    return TOKEN.read_text().strip()
+    known = TOKEN.read_text().strip() if TOKEN.exists() else ""
+    return known or _new_token()
+
+
+def _new_token() -> str:
+    """In one step, by a rename: killed in between, the next start makes another."""
+    made, new = secrets.token_urlsafe(24), TOKEN.with_suffix(".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(made)
+    new.replace(TOKEN)
+    return made
 
 
 def default_store() -> str:
@@ -74,9 +82,22 @@ def announce(url: str) -> None:
     ADDRESS.write_text(url + "\n")
 
 
+def is_held() -> bool:
+    """Whether a `canoa up` runs here. A killed one leaves its address behind, where anybody may answer by now."""
+    try:
+        with LOCK.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _make() -> None:
     try:
         FOLDER.mkdir(exist_ok=True)
+        FOLDER.chmod(0o700)  # arguments and results are in there
         ignore = FOLDER / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from canoa import settings as settings_module
-from canoa.cli.folder import ADDRESS, TOKEN
+from canoa.cli.folder import ADDRESS, TOKEN, is_held
 from canoa.errors import SettingError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def open_api(broker: str | None) -> Remote:
 
     survey = settings_module.survey({"broker": broker}).sourced
     address, token = survey["api"], survey["api_token"].value
-    written = _read(ADDRESS)
+    written = _read(ADDRESS) if is_held() else ""
     if address.source == "default" and not written and not token:
         raise SettingError(
             "no broker is named, and no `canoa up` runs in this folder; start `canoa up module:app` here, "

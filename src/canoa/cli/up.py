@@ -61,6 +61,7 @@ def up(
         with needs_extra("canoa up", "server"):
             from canoa.api.server import serving_api
             from canoa.recorder.hosting import hosting
+            from canoa.recorder.times import now_ms
         app = load_app(target, broker)
 
     async def main() -> None:
@@ -69,6 +70,8 @@ def up(
             stack.enter_context(folder.held(target))
             listening = stack.enter_context(listener(host, port))
             crashes = count_crashes(folder.JOURNAL, folder.CRASHES) if app.settings.is_memory else {}
+            app.use_store(store or app.settings.store or folder.default_store())
+            started_ms = now_ms()
             settings = WorkerSettings(
                 concurrency=concurrency,
                 drain_s=drain,
@@ -76,12 +79,12 @@ def up(
                 journal=str(folder.JOURNAL) if app.settings.is_memory else "",
             )
             worker = await stack.enter_async_context(serving.started(app, settings, stop, within_s=30.0))
-            hosted = await stack.enter_async_context(hosting(app, _store_url(app, store)))
+            hosted = await serving.entered(lambda: hosting(app, app.settings.store), stack, stop)
+            unfinished = await _gone_on(app, hosted.recorder, crashes, started_ms) if app.settings.is_memory else 0
             token = app.settings.api_token or folder.token()
             await stack.enter_async_context(
                 serving_api(app, listening, token=token, desk=hosted.desk, worker=worker, hosts=allow_host or [])
             )
-            unfinished = await _gone_on(app, hosted.recorder, crashes) if app.settings.is_memory else 0
             folder.announce(shown_url(listening))
             greet(app, target, shown_url(listening), token=token, unfinished=unfinished)
             await serving.until_stopped(stop, worker, hosted.recorder)
@@ -92,10 +95,6 @@ def up(
     serving.run(main())
 
 
-async def _gone_on(app: Canoa, recorder: Recorder, crashes: Mapping[TaskId, int]) -> int:
+async def _gone_on(app: Canoa, recorder: Recorder, crashes: Mapping[TaskId, int], until_ms: int) -> int:
     policies = {name: action.policy for name, action in app.actions.items()}
-    return await recorder.acceptor.publish_unfinished(crashes, policies)
-
-
-def _store_url(app: Canoa, given: str | None) -> str:
-    return given or app.settings.store or folder.default_store()
+    return await recorder.acceptor.publish_unfinished(crashes, policies, until_ms=until_ms)

@@ -211,12 +211,17 @@ class Acceptor:
         )
         await self._ending.end(change)
 
-    async def publish_unfinished(self, crashes: Mapping[TaskId, int], policies: Mapping[ActionName, Policy]) -> int:
-        """After a start on a broker that forgets: everything that was accepted and has not ended. `crashes`: how often
-        a task was running when its process ended without a word, for those that were."""
+    async def publish_unfinished(
+        self, crashes: Mapping[TaskId, int], policies: Mapping[ActionName, Policy], *, until_ms: int
+    ) -> int:
+        """After a start on a broker that forgets: everything that was accepted before `until_ms` and has not ended.
+        `crashes`: how often a task was running when its process ended without a word, for those that were."""
         after: Cursor | None = None
         count = 0
         while page := await self._store.unfinished(limit=PAGE, after=after):
+            page = [task for task in page if task.submitted_ms < until_ms]  # what came later is on its way already
+            if not page:
+                break
             for task in page:
                 if task.id in crashes and task.action in policies:
                     await self._publish_suspected(task, crashes[task.id], policies[task.action])

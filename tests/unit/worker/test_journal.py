@@ -65,3 +65,20 @@ def test_crashes_are_counted_over_restarts_and_only_in_a_row(tmp_path: Path) -> 
 
 def test_without_a_journal_nothing_ran(tmp_path: Path) -> None:
     assert count_crashes(tmp_path / "running", tmp_path / "crashes") == {}
+
+
+def test_a_full_disk_stops_nobody_and_touches_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = Journal(tmp_path / "running")
+    written.begun(A)
+    monkeypatch.setattr(journal, "REWRITE_BYTES", 0)
+    (tmp_path / "running.new").mkdir()  # so that it cannot be rewritten
+
+    with (tmp_path / "other").open("wb") as other:
+        written.begun(B)
+        written.ended(B)
+        other.flush()
+
+    assert (tmp_path / "other").read_bytes() == b""
+    (tmp_path / "running.new").rmdir()
+    written.ended(B)
+    assert left_running(tmp_path / "running") == {A}
