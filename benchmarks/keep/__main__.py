@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,8 +40,8 @@ class OnBroker:
 
     def __init__(self, stack: ExitStack, wanted: set[str], rivals: list[str]) -> None:
         self.broker_url = stack.enter_context(services.rabbitmq())
-        is_server_wanted = not wanted.isdisjoint(f"{name}_{plan.POSTGRES}" for name in ("keep_gather_2000", "recorder"))
-        self.stores = Stores(stack.enter_context(services.postgres()) if is_server_wanted else None)
+        kinds = {kind for metric, kind in (plan.GATHER | plan.RECORDER).items() if metric in wanted}
+        self.stores = Stores(stack.enter_context(services.postgres()) if plan.POSTGRES in kinds else None)
         self.stages = self._stages(stack, rivals) if wanted & plan.GATHER.keys() else []
 
     def _stages(self, stack: ExitStack, rivals: list[str]) -> list[Stage]:
@@ -52,34 +53,39 @@ class OnBroker:
         database = "" if self.stores.server is None else self.stores.server.sql("SHOW server_version")
         return [
             f"broker       {broker}; durable classic queues, persistent messages",
-            *([f"database     PostgreSQL {database}, private, as packaged"] if database else []),
+            *(
+                [f"database     PostgreSQL {database}, private, as packaged but for 64 MB of shared buffers"]
+                if database
+                else []
+            ),
             *rows.described({stage.name: stage.description for stage in self.stages}),
         ]
 
     def measure(self, record: Record, sizes: Sizes) -> None:
         """Rounds are interleaved (everyone once, then again), so that a slow minute of the machine hits all alike."""
         for _ in range(sizes.rounds):
-            for metric, kind in plan.GATHER.items():
+            for metric in plan.GATHER:
                 for stage in self.stages if metric in record.wanted else []:
-                    record.take(stage.name, lambda: {metric: self._gathered(stage, kind, sizes)})  # noqa: B023 - at once
+                    record.take(stage.name, partial(self._gathered, metric, stage, sizes.gathered))
         for _ in range(sizes.rounds):
-            for metric, kind in plan.RECORDER.items():
+            for metric in plan.RECORDER:
                 if metric in record.wanted:
-                    record.take(OURS, lambda: {metric: self._recorded(kind, sizes)})  # noqa: B023 - at once
+                    record.take(OURS, partial(self._recorded, metric, sizes.recorded))
             if plan.VISIBLE in record.wanted:
-                record.take(OURS, lambda: {plan.VISIBLE: self._visible_ms(sizes)})
+                record.take(OURS, partial(self._visible, sizes))
 
-    def _gathered(self, stage: Stage, kind: str, sizes: Sizes) -> float:
-        with self.stores.empty(kind) as store_url:
-            return stage.gather(store_url, sizes.gathered)
+    def _gathered(self, metric: str, stage: Stage, count: int) -> dict[str, float]:
+        with self.stores.empty(plan.GATHER[metric]) as store_url:
+            return {metric: stage.gather(store_url, count)}
 
-    def _recorded(self, kind: str, sizes: Sizes) -> float:
-        with self.stores.empty(kind) as store_url:
-            return recording.rate(self.broker_url, store_url, sizes.recorded)
+    def _recorded(self, metric: str, count: int) -> dict[str, float]:
+        with self.stores.empty(plan.RECORDER[metric]) as store_url:
+            return {metric: recording.rate(self.broker_url, store_url, count)}
 
-    def _visible_ms(self, sizes: Sizes) -> float:
+    def _visible(self, sizes: Sizes) -> dict[str, float]:
         with self.stores.empty(plan.SQLITE) as store_url:
-            return recording.visible_p99_ms(self.broker_url, store_url, per_s=sizes.pace_per_s, seconds=sizes.pace_s)
+            took_ms = recording.visible_p99_ms(self.broker_url, store_url, per_s=sizes.pace_per_s, seconds=sizes.pace_s)
+        return {plan.VISIBLE: took_ms}
 
 
 # --- In one process --------------------------------------------------------------------------------------------
@@ -88,22 +94,26 @@ class OnBroker:
 def measure_up(record: Record, sizes: Sizes) -> None:
     for _ in range(sizes.rounds):
         if plan.EMBEDDED in record.wanted:
-            record.take(OURS, lambda: {plan.EMBEDDED: _embedded(sizes.embedded)})
+            record.take(OURS, partial(_embedded, sizes.embedded))
         if plan.HTTP in record.wanted:
-            record.take(OURS, lambda: {plan.HTTP: _http(sizes.http_calls)})
+            record.take(OURS, partial(_http, sizes.http_calls))
     if plan.LISTING in record.wanted:
-        record.take(OURS, lambda: {plan.LISTING: listing.slowest_page_ms(sizes.listed)})
+        record.take(OURS, partial(_listing, sizes.listed))
 
 
-def _embedded(count: int) -> float:
+def _embedded(count: int) -> dict[str, float]:
     seconds: float = processes.run("benchmarks.keep.embedded", count, env={})
-    return count / seconds
+    return {plan.EMBEDDED: count / seconds}
 
 
-def _http(count: int) -> float:
+def _http(count: int) -> dict[str, float]:
     with up() as served:
         seconds: float = processes.run("benchmarks.keep.http_calls", served.port, served.token, count, env={})
-    return count / seconds
+    return {plan.HTTP: count / seconds}
+
+
+def _listing(count: int) -> dict[str, float]:
+    return {plan.LISTING: listing.slowest_page_ms(count)}
 
 
 def main() -> None:

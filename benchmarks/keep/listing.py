@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from benchmarks.keep.http import Connection
 from benchmarks.keep.upped import Served, up
+from benchmarks.processes import ContestantFailed
 from benchmarks.record import say
 from canoa.broker.port import Message
 from canoa.execution.outcome import Outcome
@@ -35,6 +37,7 @@ ACTIONS: Final = 20
 WAITING_EVERY: Final = 100
 FAILED_EVERY: Final = 33
 BATCH: Final = 1_000
+PAGE: Final = 50
 PAGES: Final = 20
 TEN_YEARS_MS: Final = 10 * 365 * 86_400_000
 
@@ -129,6 +132,13 @@ async def _median(connection: Connection, wanted: dict[str, str], tasks: Numbere
         at_ms = tasks.at_ms(tasks.count - nth * (tasks.count // PAGES))
         place = {"cursor": showing.cursor(at_ms, "f" * 32)} if nth else {}
         began = time.perf_counter()
-        await connection.ask("GET", f"/api/v1/tasks?{urlencode({**wanted, **place, 'limit': 50})}")
+        page = await connection.ask("GET", f"/api/v1/tasks?{urlencode({**wanted, **place, 'limit': PAGE})}")
         took_ms.append((time.perf_counter() - began) * 1000)
+        _check(json.loads(page)["tasks"], wanted)
     return statistics.median(took_ms)
+
+
+def _check(found: list[dict[str, Any]], wanted: dict[str, str]) -> None:
+    is_right = all(task[name] == value for task in found for name, value in wanted.items())
+    if len(found) != PAGE or not is_right:
+        raise ContestantFailed(f"asked for {PAGE} tasks with {wanted}, got {len(found)}: {found[:1]}")

@@ -42,5 +42,5 @@ class Sizes:
 
 
 FULL = Sizes()
-QUICK = Sizes(rounds=1, gathered=200, recorded=5_000, pace_s=2, embedded=2_000, http_calls=500, listed=20_000)
+QUICK = Sizes(rounds=1, gathered=200, recorded=5_000, pace_s=2, embedded=2_000, http_calls=500, listed=100_000)
 """For trying the harness, not for figures."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import time
 
@@ -15,7 +16,7 @@ QUEUE = "bench.celery"
 SETTINGS = (
     "worker -P prefork -c 2, prefetch 200, task_acks_late, no gossip, mingle, heartbeat, events or remote control; "
     "submits through one producer; results over db+ with pooled connections (also in the caller), not pinged, "
-    "asked for every 10 ms"
+    "asked for every 10 ms; SQLite with a write-ahead log"
 )
 LEAVES_OUT = dict.fromkeys(("submit", "fill", "call"), "only results are compared here")
 WORKER = [
@@ -27,8 +28,14 @@ POLL_S = 0.01
 
 submit = fill = call = unmeasured
 
-_store = environment.store_url().replace("postgresql://", "postgresql+psycopg2://")
-app = Celery("bench", broker=environment.broker_url(), backend=f"db+{_store}")
+
+def _backend(store_url: str) -> str:
+    if store_url.startswith("sqlite:///"):  # the file remembers it
+        sqlite3.connect(store_url.removeprefix("sqlite:///")).execute("PRAGMA journal_mode=WAL")
+    return f"db+{store_url.replace('postgresql://', 'postgresql+psycopg2://')}"
+
+
+app = Celery("bench", broker=environment.broker_url(), backend=_backend(environment.store_url()))
 app.conf.update(
     task_default_queue=QUEUE,
     task_acks_late=True,
