@@ -20,6 +20,7 @@ from canoa.errors import (
     CanoaError,
     DeliveryUnknown,
     DoNotRetry,
+    NobodyKeeps,
     PayloadTooLarge,
     QueueMissing,
     ResultNotReady,
@@ -31,6 +32,7 @@ from canoa.errors import (
     TaskRefused,
     Undecodable,
     UnknownAction,
+    UnknownTask,
     WrongUse,
 )
 from canoa.execution.policy import Backoff, Concurrency, Rate
@@ -55,6 +57,7 @@ __all__ = [
     "DeliveryUnknown",
     "DoNotRetry",
     "Handle",
+    "NobodyKeeps",
     "PayloadTooLarge",
     "QueueMissing",
     "Rate",
@@ -67,5 +70,6 @@ __all__ = [
     "TaskRefused",
     "Undecodable",
     "UnknownAction",
+    "UnknownTask",
     "WrongUse",
 ]

@@ -5,8 +5,13 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
-from tests.acceptance.shell import ROOT
+from tests.acceptance.shell import CANOA, ROOT, Shell
+from tests.acceptance.terminal import normalised
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_the_first_example_is_short_and_runs_with_an_empty_environment() -> None:
@@ -25,3 +30,14 @@ def test_the_readme_shows_the_first_example_as_it_is() -> None:
     shown = readme.split("```python\n", 1)[1].split("```", 1)[0]
 
     assert shown == (ROOT / "examples" / "first.py").read_text()
+
+
+def test_the_readme_shows_what_make_up_says(tmp_path: Path) -> None:
+    shown = (ROOT / "README.md").read_text().split("```text\n", 1)[1].split("```", 1)[0]
+    shell = Shell(tmp_path, folder=tmp_path)
+    shell.env["PYTHONPATH"] += f":{ROOT}"
+
+    said = shell.start(str(CANOA), "up", "examples.shop:app", "--port", "0").wait_logged("Ctrl-C")
+
+    shell.close()
+    assert normalised(said.replace(str(CANOA), ".venv/bin/canoa")) == normalised(shown)

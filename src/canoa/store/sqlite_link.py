@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable, WrongUse
@@ -94,6 +95,8 @@ class SqliteLink:
 
 def connect(path: Path) -> sqlite3.Connection:
     """With our settings, in the mode where readers and a writer do not wait for each other."""
+    with suppress(OSError):  # SQLite says better what is wrong
+        path.touch(mode=0o600)  # a new one is for its owner alone, and so are the files that SQLite makes beside it
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     try:
         _use_write_ahead_log(connection)

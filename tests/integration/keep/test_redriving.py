@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.keep.keeping import Keeping, eventually
 
-from canoa import ActionFailed
+from canoa import ActionFailed, TaskPoisoned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,3 +121,28 @@ async def test_two_recorders_asked_at_once_redrive_a_letter_once(rabbit_url: str
         for task_id in ids:
             await keeping.app.handle(task_id).result(WITHIN_S)
         assert sorted(runs) == list(range(20))
+
+
+async def test_a_redriven_task_that_ended_its_process_too_often_is_put_aside(memory_keeping: Keeping) -> None:
+    is_mended = False
+    may_end = asyncio.Event()
+
+    @memory_keeping.app.action()
+    async def breaks() -> None:
+        if not is_mended:
+            raise OSError("shelf is locked")
+        await may_end.wait()
+
+    await memory_keeping.start()
+    handle = await breaks.using(result="keep").submit()
+    with pytest.raises(ActionFailed):
+        await handle.result(WITHIN_S)
+    is_mended = True
+    await memory_keeping.desk.redrive([handle.id])
+
+    acceptor = memory_keeping.hosted.recorder.acceptor
+    await acceptor.publish_unfinished({handle.id: breaks.policy.max_crashes}, {breaks.name: breaks.policy})
+
+    with pytest.raises(TaskPoisoned):
+        await memory_keeping.app.handle(handle.id).result(WITHIN_S)
+    may_end.set()

@@ -51,8 +51,18 @@ async def fill(store: SqliteStore) -> int:
     raise AssertionError("there is always room")
 
 
+def rights(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+
+
 async def count(store: SqliteStore) -> int:
     return len(await store.tasks(TaskFilter(), limit=10_000))
+
+
+async def test_a_new_store_can_be_read_by_its_owner_alone(store: SqliteStore, tmp_path: Path) -> None:
+    await accepted(store, "secret")
+
+    assert rights(tmp_path) == dict.fromkeys(("canoa.db", "canoa.db-wal", "canoa.db-shm"), 0o600)
 
 
 async def test_the_folder_of_a_new_store_is_made(tmp_path: Path) -> None:
