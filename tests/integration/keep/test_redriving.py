@@ -9,6 +9,7 @@ import pytest
 from tests.integration.keep.keeping import Keeping, eventually
 
 from canoa import ActionFailed, TaskPoisoned
+from canoa.recorder.times import now_ms
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,7 +142,8 @@ async def test_a_redriven_task_that_ended_its_process_too_often_is_put_aside(mem
     await memory_keeping.desk.redrive([handle.id])
 
     acceptor = memory_keeping.hosted.recorder.acceptor
-    await acceptor.publish_unfinished({handle.id: breaks.policy.max_crashes}, {breaks.name: breaks.policy})
+    crashes, policies = {handle.id: breaks.policy.max_crashes}, {breaks.name: breaks.policy}
+    await acceptor.publish_unfinished(crashes, policies, until_ms=now_ms() + 1)
 
     with pytest.raises(TaskPoisoned):
         await memory_keeping.app.handle(handle.id).result(WITHIN_S)
