@@ -14,6 +14,7 @@ from tests.acceptance.kept_depot import TOKEN, http_answer
 from tests.acceptance.shell import CANOA, DEPOT, ROOT, Process, Shell, until
 
 from canoa.api.documents import PREFIX
+from canoa.store import revision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,7 @@ def test_a_killed_up_leaves_no_lock_and_the_next_one_finishes_its_work(folder: S
 def test_a_store_of_a_newer_version_is_refused_with_both_versions_and_nothing_is_changed(folder: Shell) -> None:
     start_up(folder).kill()
     with closing(sqlite3.connect(store_of(folder))) as store, store:
-        store.execute("UPDATE alembic_version SET version_num = '0099'")
+        store.execute(f"UPDATE {revision.TABLE} SET version_num = '0099'")
     before = _dump(folder)
 
     refused = folder.canoa("up", DEPOT, "--port", "0")
@@ -141,7 +142,7 @@ def test_on_a_full_disk_submits_are_refused_results_wait_and_all_goes_on_when_th
 
     (small_disk / "filler").unlink()
 
-    assert (status, json.loads(said)["error"]) == (507, "StoreFull")
+    assert (status, json.loads(said)["error"]["type"]) == (507, "StoreFull")
     assert "no room left for the store" in said
     assert folder.canoa("result", held, "--wait", "20").stdout == '"held"\n'
     assert folder.canoa("submit", "depot.echo", HELLO, "--wait", "20").stdout == '"hello"\n'

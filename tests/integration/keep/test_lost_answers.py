@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.keep.keeping import Keeping
 
-from canoa.errors import BrokerBlocked, StoreUnreachable
+from canoa.errors import BrokerBlocked, CanoaError, SettingError, StoreUnreachable
 from canoa.recorder import hosting
 from canoa.store.port import Accept, End
 from canoa.store.sqlite import SqliteStore
@@ -29,7 +29,7 @@ WITHIN_S = 20.0
 async def test_when_the_answer_to_a_commit_is_lost_the_task_still_runs_and_its_caller_hears(
     rabbit_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
 ) -> None:
-    lost = _lose_the_first_answer(monkeypatch, kind)
+    lost = _lose_the_first_answer(monkeypatch, kind, error=StoreUnreachable("it broke before the answer came"))
     async with Keeping(rabbit_url, tmp_path) as keeping:
 
         @keeping.app.action()
@@ -43,7 +43,26 @@ async def test_when_the_answer_to_a_commit_is_lost_the_task_still_runs_and_its_c
         assert lost
 
 
-def _lose_the_first_answer(monkeypatch: pytest.MonkeyPatch, kind: type[Any]) -> list[int]:
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize("kind", [Accept, End])
+async def test_what_comes_while_the_store_may_not_be_written_waits_for_better_times(
+    rabbit_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
+) -> None:
+    lost = _lose_the_first_answer(monkeypatch, kind, error=SettingError("attempt to write a readonly database"))
+    async with Keeping(rabbit_url, tmp_path) as keeping:
+
+        @keeping.app.action()
+        async def double(number: int) -> int:
+            return 2 * number
+
+        await keeping.start()
+        handle = await double.using(result="keep").submit(21)
+
+        assert await handle.result(WITHIN_S) == 42
+        assert lost
+
+
+def _lose_the_first_answer(monkeypatch: pytest.MonkeyPatch, kind: type[Any], *, error: CanoaError) -> list[int]:
     """As when the link to a database breaks behind a commit. How many changes it was about."""
     lost: list[int] = []
 
@@ -52,7 +71,7 @@ def _lose_the_first_answer(monkeypatch: pytest.MonkeyPatch, kind: type[Any]) -> 
             answers = await super().apply(changes)
             if not lost and any(isinstance(change, kind) for change in changes):
                 lost.append(len(changes))
-                raise StoreUnreachable("the link broke before the answer came")
+                raise error
             return answers
 
     def opened(url: str) -> SqliteStore:

@@ -1,0 +1,123 @@
+"""Garbage in every queue that a recorder reads: nothing falls over, each is refused once, and good messages pass."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from tests.acceptance.kept_depot import KeptDepot, asked
+
+from canoa.api.documents import PREFIX
+from canoa.broker import topology
+from canoa.broker.port import Message, Publication
+from canoa.wire import result, task
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.acceptance.kept_depot import Rabbit
+    from tests.acceptance.shell import Process
+
+TIMES: Final = 25
+HUGE: Final = "".join(map(chr, range(0x4E00, 0x4E00 + 5000)))  # compresses badly: no index takes it
+DEEP: Final = b"[" * 100_000
+DOUBLE: Final[dict[str, Any]] = {"type": "depot.double", "message_id": "a"}
+
+NO_TASKS: Final = [
+    Message(body=b""),
+    Message(body=DEEP, message_id="a"),
+    Message(body=b"{}", message_id="a", type="nonsense"),
+    Message(body=b"{}", message_id="a", type="\0.\0"),
+    Message(body=b"{}", type="depot.double"),
+    Message(body=b"{}", type="depot.double", message_id="a\0b\n"),
+    *(
+        Message(body=b"{}", headers={name: value}, **DOUBLE)
+        for name, value in itertools.product(
+            (task.DUE, task.DEADLINE, task.ATTEMPT, task.RETRIES),
+            ("soon", -1, 2**62, None, [1], {"a": 1}, 1.5, b"\xff"),
+        )
+    ),
+]
+NO_RESULTS: Final = [
+    Message(body=b""),
+    Message(body=DEEP, type="ok"),
+    Message(body=b"1", type="great", correlation_id="a"),
+    Message(body=b"1", type="\0", correlation_id="a"),
+]
+STRANGE_RESULTS: Final = [
+    Message(body=DEEP, type="failed", correlation_id="strange-1", content_type="application/json"),
+    Message(body=b"\xff" * 50, type="ok", correlation_id="strange\0-2", content_encoding="zstd", content_type="x"),
+    Message(body=b"1", type="ok", correlation_id="strange-3", headers={result.ACTION: HUGE, result.NODE: HUGE}),
+    Message(body=b"1", type="ok", correlation_id="f" * 12 + "7" + "f" * 19, headers={result.STARTED: 2**53}),
+    Message(body=b"1", type="refused", correlation_id="x" * 255, headers={task.RUN: 2**62, task.ATTEMPT: "many"}),
+]
+LETTERS: Final = [
+    Message(body=b"no id"),
+    Message(body=DEEP),
+    Message(body=b"", message_id="letter\0-1", headers={result.ORIGIN: HUGE, result.ERROR: HUGE}),
+    Message(body=b"", message_id="letter-2", headers={result.DEAD_SINCE: 2**53, result.REASON: "gone"}),
+    Message(body=b"", message_id="letter-3", headers={result.DEAD_SINCE: -1, result.REASON: [1], result.ORIGIN: 7}),
+]
+NO_EVENTS: Final = [
+    Message(body=b""),
+    Message(body=b"\xff\xfe"),
+    Message(body=DEEP),
+    Message(body=b'{"kind": "ended"}'),
+    Message(body=b'[{"kind": 1, "task_id": 2, "action": 3, "at": "now"}]'),
+]
+STRANGE_EVENTS: Final = [
+    Message(body=json.dumps([{"kind": kind, "task_id": task_id, "action": "\0", "at": "0001-01-01T00:00:00"}]).encode())
+    for kind, task_id in itertools.product(("progress", "ended", ""), ("", "a\0b", HUGE))
+]
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.postgres
+async def test_garbage_in_its_queues_stops_no_recorder_and_no_task(
+    tmp_path: Path, rabbit: Rabbit, postgres_url: str
+) -> None:
+    async with KeptDepot(tmp_path, rabbit, postgres_url) as depot:
+        recorder = await depot.recorder("--port", "0")
+
+        async with depot.load():
+            await _flood(depot)
+
+        await depot.every_handle_has_its_result()
+        await rabbit.wait_empty()
+        assert recorder.is_alive
+        for event, garbage in (("submit", NO_TASKS), ("result", NO_RESULTS), ("event", NO_EVENTS)):
+            assert recorder.said.count(f'"{event}_refused"') == TIMES * len(garbage), event
+        for trouble in ("Traceback", "store_does_not_write", "not_taken", "callback_failed"):
+            assert trouble not in recorder.said
+        assert await _ids(recorder, "tasks", "task_id") >= {"strange-1", "strange-3", "x" * 255}
+        assert len(await _ids(recorder, "dead", "task_id")) >= len(LETTERS)
+
+
+async def _flood(depot: KeptDepot) -> None:
+    queues = {
+        topology.SUBMIT: NO_TASKS,
+        topology.RESULTS: NO_RESULTS + STRANGE_RESULTS,
+        topology.DEAD: LETTERS,
+    }
+    publications = [_to("", queue, message) for queue, messages in queues.items() for message in messages]
+    publications += [_to(topology.EVENTS, topology.progress_key("a"), each) for each in NO_EVENTS + STRANGE_EVENTS]
+    broker = depot.app.new_broker("vandal")
+    await broker.open()
+    try:
+        outcomes = await broker.publish_many(publications * TIMES)
+    finally:
+        await broker.aclose()
+    assert set(outcomes) == {None}
+
+
+def _to(exchange: str, key: str, message: Message) -> Publication:
+    return Publication(message=message, exchange=exchange, key=key, mandatory=False)
+
+
+async def _ids(recorder: Process, what: str, name: str) -> set[str]:
+    status, body = await asked(recorder, f"{PREFIX}/{what}?limit=500")
+    assert status == 200, body
+    [rows] = [value for value in json.loads(body).values() if isinstance(value, list)]
+    return {row.get(name) or row.get("id") for row in rows}
