@@ -238,7 +238,8 @@ class Store(Protocol):
     async def letter(self, task_id: TaskId) -> Letter | None: ...
 
     async def take_outbox(self, *, now_ms: int, limit: int, for_ms: int) -> list[OutboxRow]:
-        """The oldest that nobody holds; nobody else gets them within `for_ms`, unless `Sent` comes first."""
+        """The oldest that nobody holds; nobody else gets them within `for_ms`, unless `Sent` comes first. A hold that
+        ends more than twice `for_ms` from now is none: the clock has gone back since."""
 
     async def lease(self, name: str, owner: str, *, now_ms: int, for_ms: int) -> Lease | None:
         """Take it, or renew it (same epoch); None while another owner's has not expired."""

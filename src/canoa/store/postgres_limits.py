@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1, $2))"
 _LEASES, _LIMITS, _SLOTS = 1, 2, 3  # so that equal names of different things are different locks
 
+# Held for longer than anybody asks for: by a clock that has gone back since.
 _TAKE_OUTBOX: Final = """
 UPDATE outbox SET taken_until_ms = $1 + $3 WHERE seq IN (
-  SELECT seq FROM outbox WHERE taken_until_ms <= $1 ORDER BY seq LIMIT $2 FOR UPDATE SKIP LOCKED
+  SELECT seq FROM outbox WHERE taken_until_ms <= $1 OR taken_until_ms > $1 + 2 * $3
+  ORDER BY seq LIMIT $2 FOR UPDATE SKIP LOCKED
 ) RETURNING seq, publication
 """
 _UPSERT_LEASE: Final = """

@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 
     from canoa.store.port import Retention
 
+# Held for longer than anybody asks for: by a clock that has gone back since.
+_FREE_OUTBOX: Final = (
+    "SELECT seq, publication FROM outbox WHERE taken_until_ms <= ? OR taken_until_ms > ? ORDER BY seq LIMIT ?"
+)
 _UPSERT_LEASE: Final = "INSERT OR REPLACE INTO leases (name, owner, epoch, expires_ms) VALUES (?, ?, ?, ?)"
 _UPSERT_LIMIT: Final = "INSERT OR REPLACE INTO limits (key, next_ms) VALUES (?, ?)"
 _UPSERT_SLOT: Final = "INSERT OR REPLACE INTO slots (key, holder, expires_ms) VALUES (?, ?, ?)"
 
 
 def take_outbox(connection: sqlite3.Connection, *, now_ms: int, limit: int, for_ms: int) -> list[OutboxRow]:
-    free = connection.execute(
-        "SELECT seq, publication FROM outbox WHERE taken_until_ms <= ? ORDER BY seq LIMIT ?", (now_ms, limit)
-    ).fetchall()
+    free = connection.execute(_FREE_OUTBOX, (now_ms, now_ms + 2 * for_ms, limit)).fetchall()
     until_ms = now_ms + for_ms
     connection.executemany("UPDATE outbox SET taken_until_ms = ? WHERE seq = ?", [(until_ms, seq) for seq, _ in free])
     return [OutboxRow(seq=seq, publication=unpack_publication(blob)) for seq, blob in free]
