@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help up test check lint bench-pool bench-keep torture-pool format lock clean rabbitmq postgresql
+.PHONY: help up test check lint bench-pool bench-keep torture-pool torture-keep format lock clean rabbitmq postgresql
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -37,6 +37,9 @@ bench-keep: .venv-bench/canoa rabbitmq postgresql ## Measure kept results beside
 
 torture-pool: .venv/ready rabbitmq ## Kill workers a thousand times in twenty minutes and miss no result
 	@$(BIN)/python -m tests.torture.pool --minutes 20 --kills 1000
+
+torture-keep: .venv/ready ## Kill `canoa up` a hundred times under load and miss no result
+	@$(BIN)/python -m tests.torture.keep --kills 100
 
 format: .venv/ready ## Put the code into shape
 	@$(BIN)/ruff format .

@@ -24,6 +24,7 @@ TIMES: Final = 25
 HUGE: Final = "".join(map(chr, range(0x4E00, 0x4E00 + 5000)))  # compresses badly: no index takes it
 DEEP: Final = b"[" * 100_000
 DOUBLE: Final[dict[str, Any]] = {"type": "depot.double", "message_id": "a"}
+NO_NUMBERS: Final[list[Any]] = ["soon", -1, 2**62, None, [1], {"a": 1}, 1.5, b"\xff"]
 
 NO_TASKS: Final = [
     Message(body=b""),
@@ -34,10 +35,7 @@ NO_TASKS: Final = [
     Message(body=b"{}", type="depot.double", message_id="a\0b\n"),
     *(
         Message(body=b"{}", headers={name: value}, **DOUBLE)
-        for name, value in itertools.product(
-            (task.DUE, task.DEADLINE, task.ATTEMPT, task.RETRIES),
-            ("soon", -1, 2**62, None, [1], {"a": 1}, 1.5, b"\xff"),
-        )
+        for name, value in itertools.product((task.DUE, task.DEADLINE, task.ATTEMPT, task.RETRIES), NO_NUMBERS)
     ),
 ]
 NO_RESULTS: Final = [

@@ -1,4 +1,4 @@
-"""The shortened torture: fifty workers are killed while they hold work, and every result arrives."""
+"""The shortened tortures: workers, and then `canoa up`, are killed while they hold work, and every result arrives."""
 
 from __future__ import annotations
 
@@ -20,3 +20,13 @@ def test_no_result_is_missing_after_fifty_kills_of_workers_that_hold_work() -> N
 
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.startswith("50 kills of workers")
+
+
+def test_no_accepted_task_is_lost_when_canoa_up_is_killed_eight_times_under_load() -> None:
+    command = [sys.executable, "-m", "tests.torture.keep", "--kills", "8"]
+
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.startswith("8 kills, ")
+    assert run.stdout.rstrip().endswith("0 promises broken")

@@ -26,6 +26,7 @@ from tests.torture.fleet import CANOA, ROOT
 from canoa.client.door import Order
 from canoa.client.remote import Remote
 from canoa.errors import CanoaError
+from canoa.testing import free_port
 
 CALLERS: Final = 4
 READY_WITHIN_S: Final = 30.0
@@ -137,10 +138,10 @@ def checked(remote: Remote, accepted: dict[str, int]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.torture.keep")
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--port", type=int, default=18420)
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
-    broken = torture(folder, given.kills, given.port)
+    broken = torture(folder, given.kills, given.port or free_port())
     for line in broken[:SHOWN]:
         print(line)
     if broken:
