@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import pytest
 from tests.acceptance.kept_depot import KeptDepot, asked
 
 from canoa.api.documents import PREFIX
 from canoa.broker import topology
+from canoa.broker.amqp import values
 from canoa.broker.port import Message, Publication
 from canoa.wire import result, task
 
@@ -22,9 +25,12 @@ if TYPE_CHECKING:
 
 TIMES: Final = 25
 HUGE: Final = "".join(map(chr, range(0x4E00, 0x4E00 + 5000)))  # compresses badly: no index takes it
+BEYOND: Final = "a time of 64 bits"
 DEEP: Final = b"[" * 100_000
 DOUBLE: Final[dict[str, Any]] = {"type": "depot.double", "message_id": "a"}
 NO_NUMBERS: Final[list[Any]] = ["soon", -1, 2**62, None, [1], {"a": 1}, 1.5, b"\xff"]
+
+BACK_TO_DOUBLE: Final[dict[str, Any]] = {result.ORIGIN: topology.action_queue_name("depot.double")}
 
 NO_TASKS: Final = [
     Message(body=b""),
@@ -38,6 +44,9 @@ NO_TASKS: Final = [
         for name, value in itertools.product((task.DUE, task.DEADLINE, task.ATTEMPT, task.RETRIES), NO_NUMBERS)
     ),
 ]
+STAMPED: Final = Message(  # sound, but for a time beyond what we can send ourselves
+    body=b'{"number": 1}', type="depot.double", message_id="stamped", headers={"when": BEYOND}
+)
 NO_RESULTS: Final = [
     Message(body=b""),
     Message(body=DEEP, type="ok"),
@@ -52,6 +61,7 @@ STRANGE_RESULTS: Final = [
     Message(body=b"1", type="refused", correlation_id="x" * 255, headers={task.RUN: 2**62, task.ATTEMPT: "many"}),
 ]
 LETTERS: Final = [
+    msgspec.structs.replace(STAMPED, message_id="letter-0", headers={**STAMPED.headers, **BACK_TO_DOUBLE}),
     Message(body=b"no id"),
     Message(body=DEEP),
     Message(body=b"", message_id="letter\0-1", headers={result.ORIGIN: HUGE, result.ERROR: HUGE}),
@@ -71,11 +81,15 @@ STRANGE_EVENTS: Final = [
 ]
 
 
+_plain_field: Final = values._field
+
+
 @pytest.mark.rabbitmq
 @pytest.mark.postgres
 async def test_garbage_in_its_queues_stops_no_recorder_and_no_task(
-    tmp_path: Path, rabbit: Rabbit, postgres_url: str
+    tmp_path: Path, rabbit: Rabbit, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(values, "_field", _field_with_a_time)
     async with KeptDepot(tmp_path, rabbit, postgres_url) as depot:
         recorder = await depot.recorder("--port", "0")
 
@@ -89,13 +103,25 @@ async def test_garbage_in_its_queues_stops_no_recorder_and_no_task(
             assert recorder.said.count(f'"{event}_refused"') == TIMES * len(garbage), event
         for trouble in ("Traceback", "store_does_not_write", "not_taken", "callback_failed"):
             assert trouble not in recorder.said
-        assert await _ids(recorder, "tasks", "task_id") >= {"strange-1", "strange-3", "x" * 255}
+        assert await _ids(recorder, "tasks", "task_id") >= {"stamped", "strange-1", "strange-3", "x" * 255}
         assert len(await _ids(recorder, "dead", "task_id")) >= len(LETTERS)
+
+        status, said = await asked(recorder, f"{PREFIX}/dead/redrive", {})
+        await depot.submit(20)
+
+        assert (status, "letter-0" in said) == (200, True)
+        await asyncio.to_thread(recorder.wait_logged, "it cannot be sent")
+        await depot.every_handle_has_its_result()
+        assert recorder.is_alive
+
+
+def _field_with_a_time(value: Any, depth: int) -> bytes:
+    return b"T" + b"\xff" * 8 if value == BEYOND else _plain_field(value, depth)
 
 
 async def _flood(depot: KeptDepot) -> None:
     queues = {
-        topology.SUBMIT: NO_TASKS,
+        topology.SUBMIT: [*NO_TASKS, STAMPED],
         topology.RESULTS: NO_RESULTS + STRANGE_RESULTS,
         topology.DEAD: LETTERS,
     }

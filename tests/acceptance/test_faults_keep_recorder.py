@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.acceptance.kept_depot import Rabbit
     from tests.acceptance.shell import Process
 
-KILLS = {"sqlite": 16, "postgresql": 6}
+KILLS = {"sqlite": 12, "postgresql": 6}
 
 
 @pytest.mark.rabbitmq
@@ -35,6 +35,22 @@ async def test_what_a_recorder_left_half_done_when_it_was_killed_is_finished_by_
         await depot.every_handle_has_its_result()
         if moment != "accepted-not-published":  # what was published runs again, what was recorded comes again
             await _duplicates_are_counted(successor)
+        await depot.everything_is_recorded_once_and_nothing_is_left()
+
+
+@pytest.mark.rabbitmq
+async def test_what_was_accepted_is_run_though_its_recorder_and_the_broker_are_killed_before_it_is_published(
+    tmp_path: Path, rabbit: Rabbit
+) -> None:
+    async with KeptDepot(tmp_path, rabbit) as depot:
+        doomed = await depot.doomed_recorder("accepted-not-published")
+        await depot.submit(20)
+        await asyncio.to_thread(doomed.wait)
+
+        await asyncio.to_thread(rabbit.node.kill)
+        await asyncio.to_thread(rabbit.node.start)
+        await depot.recorder()
+
         await depot.everything_is_recorded_once_and_nothing_is_left()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canoa.broker import ladder, topology
 from canoa.broker.port import Publication
-from canoa.errors import CanoaError, QueueMissing, Undecodable, UnknownAction, Unroutable
+from canoa.errors import CanoaError, QueueMissing, Undecodable, UnknownAction, Unroutable, WrongUse
 from canoa.execution import rules, suspicion
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
@@ -182,20 +182,24 @@ class Acceptor:
     # --- Onwards --------------------------------------------------------------------------------------
 
     def _publish(self, task: NewTask, delivery: Delivery | None = None) -> None:
-        self._broker.post(_publication(task), partial(self._on_published, task, delivery))
+        try:
+            self._broker.post(_publication(task), partial(self._on_published, task, delivery))
+        except ValueError as exc:  # headers that came from elsewhere, and that we cannot send
+            self._on_published(task, delivery, WrongUse(f"its message cannot be sent on: {exc}"))
 
     def _on_published(self, task: NewTask, delivery: Delivery | None, outcome: PublishOutcome) -> None:
         if isinstance(outcome, Unroutable):
-            self._errands.start(partial(self._refuse, task, delivery), "refuse")
+            self._errands.start(partial(self._refuse, task, delivery, UnknownAction(task.action)), "refuse")
+        elif outcome is not None and is_lasting(outcome):
+            self._errands.start(partial(self._refuse, task, delivery, outcome), "refuse")
         elif outcome is not None:
             log.warning("task_not_published", task_id=task.id, reason=str(outcome))
             self._loop.call_later(REPEAT_AFTER_S, self._publish, task, delivery)
         elif delivery is not None:
             delivery.settle()
 
-    async def _refuse(self, task: NewTask, delivery: Delivery | None) -> None:
-        """Nobody offers its action: it ends as refused, and waits among the dead letters for somebody who does."""
-        error = UnknownAction(task.action)
+    async def _refuse(self, task: NewTask, delivery: Delivery | None, error: CanoaError) -> None:
+        """No worker will ever get it: it ends as refused, and waits among the dead letters for a person."""
         what = result.failure(str(error), error_type=type(error).__name__, attempts=0)
         await self._end_badly(task, Outcome.REFUSED, what)
         if delivery is not None:

@@ -6,13 +6,13 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from canoa.errors import CanoaError
+from canoa.errors import CanoaError, WrongUse
 from canoa.logs import get_logger
 from canoa.recorder.times import now_ms
 from canoa.store.port import Sent
 
 if TYPE_CHECKING:
-    from canoa.broker.port import Broker
+    from canoa.broker.port import Broker, Publication, PublishOutcome
     from canoa.recorder.grouping import GroupWriter
     from canoa.store.port import Store
 
@@ -59,13 +59,21 @@ class Outbox:
         rows = await self._store.take_outbox(now_ms=now_ms(), limit=PAGE, for_ms=HELD_MS)
         if not rows:
             return 0
-        outcomes = await self._broker.publish_many([row.publication for row in rows])
+        outcomes = await self._outcomes([row.publication for row in rows])
         for row, outcome in zip(rows, outcomes, strict=True):
             if outcome is None:
                 self._writer.post(Sent(seq=row.seq), _ignored)
             else:
                 log.warning("outbox_message_not_taken", key=row.publication.key, reason=str(outcome))
         return len(rows)
+
+    async def _outcomes(self, publications: list[Publication]) -> list[PublishOutcome]:
+        try:
+            return await self._broker.publish_many(publications)
+        except ValueError as exc:  # one of them cannot be sent: it must not hold up the others
+            if len(publications) == 1:
+                return [WrongUse(f"it cannot be sent: {exc}")]
+            return [outcome for each in publications for outcome in await self._outcomes([each])]
 
 
 def _ignored(_: Any) -> None:

@@ -18,7 +18,7 @@ REPEAT_AFTER_S: Final = 1.0
 
 
 def is_lasting(error: CanoaError) -> bool:
-    """Whether the store can never keep what the change says. Every other trouble may pass."""
+    """Whether the store can never keep it, or the broker never carry it. Every other trouble may pass."""
     return type(error) is WrongUse  # below it: settings and rights, which somebody may put right
 
 

@@ -248,6 +248,8 @@ class Ledger:
         letter, task = self._letters.get(task_id), self._tasks.get(task_id)
         if letter is None or letter.redriven_ms is not None or (task is not None and task.standing in OPEN):
             return False
+        if not letter.origin:  # nobody knows where it came from
+            return False
         dead = unpack_message(letter.message)
         run = 1 + max(run_of(dead), task.run if task is not None else 0)
         publication = redriven(dead, task_id=task_id, run=run, origin=letter.origin)

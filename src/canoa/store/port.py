@@ -152,7 +152,7 @@ class Bury(msgspec.Struct, frozen=True, kw_only=True):
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):
     """Send a dead letter's task again: marks the letter, opens the task anew as its next `run` (keeps it from now on,
     where it did not), and puts it into the outbox, all or nothing. Answers whether it did: a letter is redriven once,
-    until its task dies again, and not while its task is open."""
+    until its task dies again, not while its task is open, and never when it came from nowhere (no `origin`)."""
 
     task_id: TaskId
     now_ms: int

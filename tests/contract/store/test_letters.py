@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from tests.contract.store.words import (
     MAIL,
@@ -247,3 +248,14 @@ async def test_letters_are_listed_by_action(store: Store) -> None:
 
     assert [letter.task_id for letter in page] == ["c", "a"]
     assert [letter.task_id for letter in rest] == ["a"]
+
+
+async def test_a_letter_that_came_from_nowhere_stays_where_a_person_sees_it(store: Store) -> None:
+    letter = bury("a")
+    nowhere = msgspec.structs.replace(letter, letter=msgspec.structs.replace(letter.letter, origin=""))
+    await applied(store, nowhere)
+
+    assert await applied(store, redrive("a")) == [False]
+
+    assert await waiting(store) == ["a"]
+    assert await store.task(TaskId("a")) is None
