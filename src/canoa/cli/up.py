@@ -61,7 +61,6 @@ def up(
         with needs_extra("canoa up", "server"):
             from canoa.api.server import serving_api
             from canoa.recorder.hosting import hosting
-            from canoa.recorder.times import now_ms
         app = load_app(target, broker)
 
     async def main() -> None:
@@ -71,7 +70,6 @@ def up(
             listening = stack.enter_context(listener(host, port))
             crashes = count_crashes(folder.JOURNAL, folder.CRASHES) if app.settings.is_memory else {}
             app.use_store(store or app.settings.store or folder.default_store())
-            started_ms = now_ms()
             settings = WorkerSettings(
                 concurrency=concurrency,
                 drain_s=drain,
@@ -80,7 +78,7 @@ def up(
             )
             worker = await stack.enter_async_context(serving.started(app, settings, stop, within_s=30.0))
             hosted = await serving.entered(lambda: hosting(app, app.settings.store), stack, stop)
-            unfinished = await _gone_on(app, hosted.recorder, crashes, started_ms) if app.settings.is_memory else 0
+            unfinished = await _gone_on(app, hosted.recorder, crashes) if app.settings.is_memory else 0
             token = app.settings.api_token or folder.token()
             await stack.enter_async_context(
                 serving_api(app, listening, token=token, desk=hosted.desk, worker=worker, hosts=allow_host or [])
@@ -95,6 +93,6 @@ def up(
     serving.run(main())
 
 
-async def _gone_on(app: Canoa, recorder: Recorder, crashes: Mapping[TaskId, int], until_ms: int) -> int:
+async def _gone_on(app: Canoa, recorder: Recorder, crashes: Mapping[TaskId, int]) -> int:
     policies = {name: action.policy for name, action in app.actions.items()}
-    return await recorder.acceptor.publish_unfinished(crashes, policies, until_ms=until_ms)
+    return await recorder.acceptor.publish_unfinished(crashes, policies)

@@ -68,6 +68,7 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._errands = Errands()
         self._offered: set[ActionName] = set()
+        self._taken_meanwhile: set[TaskId] | None = set() if is_memory else None  # until the unfinished are published
 
     def stop(self) -> None:
         """What is not acknowledged so far goes to the next recorder."""
@@ -136,6 +137,8 @@ class Acceptor:
         elif not self._is_memory:
             self._outbox.kick()
         elif accepted.is_new:
+            if self._taken_meanwhile is not None:
+                self._taken_meanwhile.add(task.id)
             self._publish(task)
 
     # --- From the queue -----------------------------------------------------------------------------
@@ -211,24 +214,22 @@ class Acceptor:
         )
         await self._ending.end(change)
 
-    async def publish_unfinished(
-        self, crashes: Mapping[TaskId, int], policies: Mapping[ActionName, Policy], *, until_ms: int
-    ) -> int:
-        """After a start on a broker that forgets: everything that was accepted before `until_ms` and has not ended.
-        `crashes`: how often a task was running when its process ended without a word, for those that were."""
+    async def publish_unfinished(self, crashes: Mapping[TaskId, int], policies: Mapping[ActionName, Policy]) -> int:
+        """After a start on a broker that forgets: everything that was accepted before and has not ended, whatever the
+        clock said then. `crashes`: how often a task was running when its process ended without a word, for those that
+        were."""
         after: Cursor | None = None
         count = 0
         while page := await self._store.unfinished(limit=PAGE, after=after):
-            page = [task for task in page if task.submitted_ms < until_ms]  # what came later is on its way already
-            if not page:
-                break
-            for task in page:
+            before = [task for task in page if task.id not in (self._taken_meanwhile or ())]
+            for task in before:
                 if task.id in crashes and task.action in policies:
                     await self._publish_suspected(task, crashes[task.id], policies[task.action])
                 else:
                     self._publish(task)
-            count += len(page)
+            count += len(before)
             after = Cursor(page[-1].submitted_ms, page[-1].id)
+        self._taken_meanwhile = None
         return count
 
     async def _publish_suspected(self, task: NewTask, crashes: int, policy: Policy) -> None:

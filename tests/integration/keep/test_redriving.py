@@ -9,7 +9,6 @@ import pytest
 from tests.integration.keep.keeping import Keeping, eventually
 
 from canoa import ActionFailed, TaskPoisoned
-from canoa.recorder.times import now_ms
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,15 +134,16 @@ async def test_a_redriven_task_that_ended_its_process_too_often_is_put_aside(mem
         await may_end.wait()
 
     await memory_keeping.start()
+    acceptor = memory_keeping.hosted.recorder.acceptor
+    await acceptor.publish_unfinished({}, {})
     handle = await breaks.using(result="keep").submit()
     with pytest.raises(ActionFailed):
         await handle.result(WITHIN_S)
     is_mended = True
     await memory_keeping.desk.redrive([handle.id])
 
-    acceptor = memory_keeping.hosted.recorder.acceptor
     crashes, policies = {handle.id: breaks.policy.max_crashes}, {breaks.name: breaks.policy}
-    await acceptor.publish_unfinished(crashes, policies, until_ms=now_ms() + 1)
+    await acceptor.publish_unfinished(crashes, policies)
 
     with pytest.raises(TaskPoisoned):
         await memory_keeping.app.handle(handle.id).result(WITHIN_S)
