@@ -7,10 +7,12 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,7 +40,7 @@ def offline(tmp_path: Path) -> Iterator[Shell]:
     """In a folder of its own, where it keeps its store; no broker is named."""
     folder = tmp_path / "project"
     folder.mkdir()
-    shell = Shell(tmp_path, folder=folder, env={"PYTHONPATH": str(ROOT)})
+    shell = Shell(tmp_path, folder=folder, env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"})
     yield shell
     shell.close()
 
@@ -193,6 +195,24 @@ def test_what_was_accepted_before_a_kill_is_finished_after_the_next_start(offlin
 
     assert result.returncode == 0, result.stderr
     assert "what was accepted before and has not ended: 1" in again.said
+
+
+def test_what_was_accepted_is_finished_also_when_the_clock_was_set_back_meanwhile(
+    offline: Shell, tmp_path: Path
+) -> None:
+    running, _ = start_up_of(offline, DEPOT)
+    task_id = offline.canoa("submit", "depot.hold", json.dumps({"folder": str(tmp_path)})).stdout.strip()
+    running.kill()
+    with closing(sqlite3.connect(offline.folder / ".canoa" / "canoa.db")) as store:
+        store.execute(
+            "UPDATE tasks SET submitted_ms = submitted_ms + 3600000"
+        )  # an hour ahead of the clock that is now
+        store.commit()
+
+    start_up_of(offline, DEPOT)
+    (tmp_path / "release").touch()
+
+    assert offline.canoa("result", task_id, "--wait", "20").stdout == '"held"\n'
 
 
 def test_a_task_that_kills_its_process_again_and_again_is_put_aside_and_the_others_finish(offline: Shell) -> None:

@@ -1,4 +1,4 @@
-"""The page on deploying tells the truth: its copy of a running SQLite store is one to go on from."""
+"""The page on deploying tells the truth: its users may do their part and no more, its copies are ones to go on from."""
 
 from __future__ import annotations
 
@@ -9,13 +9,49 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.acceptance.shell import CANOA, DEPOT, ROOT, Shell
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from canoa.testing import RabbitNode
 
 PAGE = (ROOT / "docs" / "howto" / "deploy.md").read_text()
 COPY = re.compile(r"^    /opt/canoa/bin/python (-c .*VACUUM.*)$", re.MULTILINE)
+
+
+class Deployed:
+    """A virtual host, and a user for each role with the rights that `canoa doctor --permissions` prints."""
+
+    def __init__(self, shell: Shell, node: RabbitNode, vhost: str) -> None:
+        self._node = node
+        self._vhost = vhost
+        printed = shell.canoa("doctor", DEPOT, "--broker", node.url(vhost), "--permissions").stdout
+        for line in printed.splitlines():
+            words = shlex.split(line)
+            user = f"{words[4]}-{vhost}"  # users belong to the whole node
+            node.ctl("add_user", user, "secret")
+            node.ctl(*words[1:4], user, *words[5:])
+
+    def url(self, role: str) -> str:
+        return self._node.url(self._vhost).replace("guest:guest", f"canoa-{role}-{self._vhost}:secret")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path, folder=tmp_path)
+    shell.env["PYTHONPATH"] += f":{ROOT}"
+    yield shell
+    shell.close()
+
+
+@pytest.fixture
+def deployed(shell: Shell, rabbit_node: RabbitNode) -> Iterator[Deployed]:
+    vhost = rabbit_node.add_vhost()
+    yield Deployed(shell, rabbit_node, vhost)
+    rabbit_node.release_vhost(vhost)
 
 
 def copy_as_the_page_says(folder: Path) -> Path:
@@ -32,9 +68,27 @@ def kept(shell: Shell, text: str) -> str:
     return task_id
 
 
-def test_a_restored_copy_knows_what_ended_before_it_and_nothing_later(tmp_path: Path) -> None:
-    shell = Shell(tmp_path, folder=tmp_path)
-    shell.env["PYTHONPATH"] += f":{ROOT}"
+@pytest.mark.rabbitmq
+def test_with_the_printed_rights_each_role_does_its_part_and_no_client_runs_actions(
+    shell: Shell, deployed: Deployed, postgres_url: str
+) -> None:
+    recorder = {"CANOA_BROKER": deployed.url("recorder"), "CANOA_STORE": postgres_url}
+    shell.start(str(CANOA), "recorder", **recorder).wait_logged("recorder_ready")
+    shell.start_worker(CANOA_BROKER=deployed.url("worker"))
+    shell.env["CANOA_BROKER"] = deployed.url("client")
+
+    task_id = kept(shell, "axe")
+    failed = shell.canoa("submit", "depot.fail", '{"reason": "blunt"}', "--follow")
+    redriven = shell.canoa("dead", "redrive", "--all")
+    not_allowed = shell.canoa("worker", DEPOT, "--wait", "0")
+
+    assert shell.canoa("result", task_id).stdout == '"axe"\n'
+    assert "blunt" in failed.stderr
+    assert "redrove 1" in redriven.stderr
+    assert not_allowed.returncode == 2, not_allowed.stderr
+
+
+def test_a_restored_copy_knows_what_ended_before_it_and_nothing_later(shell: Shell, tmp_path: Path) -> None:
     up = [str(CANOA), "up", DEPOT, "--port", "0"]
     running = shell.start(*up)
     running.wait_logged("Ctrl-C")
@@ -50,4 +104,3 @@ def test_a_restored_copy_knows_what_ended_before_it_and_nothing_later(tmp_path: 
 
     assert shell.canoa("result", before).stdout == '"axe"\n'
     assert "no task" in shell.canoa("result", after).stderr
-    shell.close()
