@@ -103,7 +103,9 @@ def keep(found: list[Row], *, conditions: str, path: Path) -> None:
 
 
 def machine() -> str:
-    return f"machine      {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    """With how busy it is already: what shares the cores with others is no figure to quote."""
+    load = f"load average {os.getloadavg()[0]:.1f} at the start"
+    return f"machine      {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}; {load}"
 
 
 def rounds_line(rounds: int, *, is_quick: bool) -> str:

@@ -104,25 +104,38 @@ class Ending:
 
     def _tell(self, change: End, queues: tuple[str, ...], then: Callable[[], None]) -> None:
         """Not mandatory: a caller that is gone can ask again by the task's id."""
-        missing = len(queues)
-
-        def on_outcome(publication: Publication, outcome: PublishOutcome) -> None:
-            nonlocal missing
-            if isinstance(outcome, DeliveryUnknown):
-                self._broker.post(publication, partial(on_outcome, publication))
-                return
-            if isinstance(outcome, BrokerUnreachable) and not self._is_stopped:
-                # Acknowledged now, over the other link, nobody would ever tell them.
-                again = partial(self._broker.post, publication, partial(on_outcome, publication))
-                self._loop.call_later(REPEAT_AFTER_S, again)
-                return
-            missing -= 1
-            if not missing:
-                then()
-
+        telling = _Telling(len(queues), then)
         for queue in queues:
             told = Publication(message=change.result, key=queue, mandatory=False)
-            self._broker.post(told, partial(on_outcome, told))
+            self._post(told, telling)
+
+    def _post(self, told: Publication, telling: _Telling) -> None:
+        self._broker.post(told, partial(self._on_told, told, telling))
+
+    def _on_told(self, told: Publication, telling: _Telling, outcome: PublishOutcome) -> None:
+        if isinstance(outcome, DeliveryUnknown):
+            self._post(told, telling)
+        elif isinstance(outcome, BrokerUnreachable) and not self._is_stopped:
+            # Acknowledged now, over the other link, nobody would ever tell them.
+            self._loop.call_later(REPEAT_AFTER_S, self._post, told, telling)
+        else:
+            telling.on_one_told()
+
+
+class _Telling:
+    """Counts who has been told of one result. Not a closure that names itself: such a circle per task, with the result
+    in it, would live until the garbage collector comes, and a recorder lets that come rarely."""
+
+    __slots__ = ("_missing", "_then")
+
+    def __init__(self, missing: int, then: Callable[[], None]) -> None:
+        self._missing = missing
+        self._then = then
+
+    def on_one_told(self) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self._then()
 
 
 def _settle(delivery: Delivery) -> None:
