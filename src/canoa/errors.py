@@ -40,7 +40,12 @@ class StoreFull(CanoaError):
 
 
 class NobodyKeeps(CanoaError):
-    """Nobody keeps results on this broker, or nobody answers just now. Nothing was sent; retrying is safe."""
+    """Nobody keeps results on this broker. Nothing was sent; retrying is safe."""
+
+
+class NobodyAnswers(NobodyKeeps):
+    """Results are kept on this broker, but no recorder answered in time. Retrying a question is safe, and a submit with
+    an idempotency key."""
 
 
 class ApiUnreachable(CanoaError):

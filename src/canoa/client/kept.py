@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from canoa.action import Options
+from canoa.client.asking import MAX_WAIT_S, ask
 from canoa.client.door import result_of
-from canoa.errors import ActionFailed, NobodyKeeps, ResultNotReady, UnknownAction, UnknownTask
+from canoa.errors import ResultNotReady, UnknownTask
 from canoa.recorder.views import ResultView, TaskView
-from canoa.vocabulary import ActionName
 from canoa.wire.codec import ContentType
 
 if TYPE_CHECKING:
@@ -21,12 +20,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T")
-
-QUESTION: Final = Options(is_awaited=True)
-"""It is asked again rather than kept."""
-
-ASK_FOR_S: Final = 20.0
-"""How long one question waits at the recorder before it is asked anew: a recorder that died is noticed by then."""
 
 
 class KeptHandle(Generic[R]):
@@ -42,14 +35,14 @@ class KeptHandle(Generic[R]):
 
     async def status(self) -> TaskView:
         """How it stands: state, outcome, attempts, progress."""
-        return await self._ask("canoa.task", {"task_id": self.id}, TaskView)
+        return await self._ask("task", TaskView)
 
     async def result(self, timeout: float | None = None) -> R:
         """The action's result, or what ended the task instead; after `timeout` seconds `ResultNotReady`."""
         give_up_s = None if timeout is None else time.monotonic() + timeout
         while True:
-            wait_s = ASK_FOR_S if give_up_s is None else max(0.0, min(ASK_FOR_S, give_up_s - time.monotonic()))
-            seen = await self._ask("canoa.result", {"task_id": self.id, "wait_s": wait_s}, ResultView)
+            wait_s = MAX_WAIT_S if give_up_s is None else max(0.0, min(MAX_WAIT_S, give_up_s - time.monotonic()))
+            seen = await self._ask("result", ResultView, wait_s=wait_s)
             if seen.task.outcome is not None:
                 return self._ended(seen)
             if give_up_s is not None and time.monotonic() >= give_up_s:
@@ -57,7 +50,7 @@ class KeptHandle(Generic[R]):
 
     async def cancel(self) -> TaskView:
         """End it, unless it has ended; workers that hear of it skip or interrupt it."""
-        return await self._ask("canoa.cancel", {"task_id": self.id}, TaskView)
+        return await self._ask("cancel", TaskView)
 
     def _ended(self, seen: ResultView) -> R:
         value = result_of(seen)
@@ -66,16 +59,10 @@ class KeptHandle(Generic[R]):
         raw = msgspec.json.encode(value)
         return self._action.signature.result.decode(raw, ContentType.JSON.value)  # type: ignore[no-any-return]
 
-    async def _ask(self, name: str, arguments: dict[str, Any], kind: type[T]) -> T:
-        session = await self._app.session()
+    async def _ask(self, name: str, kind: type[T], **more: float) -> T:
+        body = msgspec.json.encode({"task_id": self.id, **more})
         try:
-            body = msgspec.json.encode(arguments)
-            handle = await session.submit_raw(ActionName(name), body, ContentType.JSON.value, QUESTION)
-            answer = await handle.result()
-        except UnknownAction as exc:
-            raise NobodyKeeps("nobody keeps results on this broker; start `canoa recorder`") from exc
-        except ActionFailed as exc:
-            if exc.error_type == UnknownTask.__name__:  # a recorder's is one here, too
-                raise UnknownTask(self.id) from exc
-            raise
+            answer = await ask(self._app, name, body, wait_s=more.get("wait_s", 0))
+        except UnknownTask as exc:  # told by a recorder, it has no facts
+            raise UnknownTask(self.id) from exc
         return msgspec.convert(answer, kind)
