@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
-from canoa.client.asking import MAX_WAIT_S, ask
+from canoa.client.asking import GRACE_S, MAX_WAIT_S, ask
 from canoa.client.door import result_of
-from canoa.errors import ResultNotReady, UnknownTask
+from canoa.errors import NobodyAnswers, ResultNotReady, StoreFull, StoreUnreachable, UnknownTask
 from canoa.recorder.views import ResultView, TaskView
 from canoa.wire.codec import ContentType
 
@@ -20,6 +22,14 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+TROUBLE: Final = (NobodyAnswers, StoreUnreachable, StoreFull)
+"""What passes by itself, as when a recorder is started anew."""
+
+PATIENCE_S: Final = 30.0
+"""How long a wait for a result goes on with nothing but trouble."""
+
+ASK_AGAIN_S: Final = 0.5
 
 
 class KeptHandle(Generic[R]):
@@ -38,15 +48,37 @@ class KeptHandle(Generic[R]):
         return await self._ask("task", TaskView)
 
     async def result(self, timeout: float | None = None) -> R:
-        """The action's result, or what ended the task instead; after `timeout` seconds `ResultNotReady`."""
-        give_up_s = None if timeout is None else time.monotonic() + timeout
+        """The action's result, or what ended the task instead; after `timeout` seconds `ResultNotReady`, or a little
+        later (`GRACE_S`) where nobody answers.
+
+        Trouble of recorders and their store is waited out for a while (`PATIENCE_S`), then raised (`NobodyAnswers`,
+        `StoreUnreachable`, `StoreFull`).
+        """
+        give_up_s = math.inf if timeout is None else time.monotonic() + timeout
+        try:
+            async with asyncio.timeout(None if timeout is None else timeout + GRACE_S):
+                seen = await self._wait_ended(give_up_s)
+        except TimeoutError:
+            raise ResultNotReady(f"no recorder told a result of task {self.id} within {timeout:g} s") from None
+        if seen.task.outcome is None:
+            raise ResultNotReady(f"task {self.id} ({seen.task.action}) has no result after {timeout:g} s")
+        return self._ended(seen)
+
+    async def _wait_ended(self, give_up_s: float) -> ResultView:
+        """As soon as it ended, or as it stands at `give_up_s`."""
+        heard_s = time.monotonic()
         while True:
-            wait_s = MAX_WAIT_S if give_up_s is None else max(0.0, min(MAX_WAIT_S, give_up_s - time.monotonic()))
-            seen = await self._ask("result", ResultView, wait_s=wait_s)
-            if seen.task.outcome is not None:
-                return self._ended(seen)
-            if give_up_s is not None and time.monotonic() >= give_up_s:
-                raise ResultNotReady(f"task {self.id} ({seen.task.action}) has no result after {timeout:g} s")
+            wait_s = max(0.0, min(MAX_WAIT_S, give_up_s - time.monotonic()))
+            try:
+                seen = await self._ask("result", ResultView, wait_s=wait_s)
+            except TROUBLE:
+                if time.monotonic() - heard_s > PATIENCE_S:
+                    raise
+                await asyncio.sleep(ASK_AGAIN_S)
+                continue
+            heard_s = time.monotonic()
+            if seen.task.outcome is not None or heard_s >= give_up_s:
+                return seen
 
     async def cancel(self) -> TaskView:
         """End it, unless it has ended; workers that hear of it skip or interrupt it."""
