@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from canoa import CanoaError, ResultNotReady
 from canoa.client import asking, kept
 from canoa.errors import ActionFailed, NobodyAnswers, StoreUnreachable, UnknownTask
+from canoa.recorder import system
 from canoa.recorder.hosting import hosting
 
 if TYPE_CHECKING:
@@ -107,6 +109,44 @@ async def test_a_wait_for_a_result_says_so_when_the_store_stays_away(
 
     with pytest.raises(StoreUnreachable):
         await memory_keeping.app.handle(task_id).result(WITHIN_S)
+
+
+async def test_who_waits_for_a_task_takes_no_place_from_other_questions(
+    keeping: Keeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = asyncio.Event()
+
+    @keeping.app.action()
+    async def waits() -> str:
+        await may_end.wait()
+        return "done"
+
+    await keeping.start()
+    handle = keeping.app.handle((await waits.using(result="keep").submit()).id)
+    places = system.WAITERS_AT_ONCE
+    all_taken = _when_waiting(monkeypatch, keeping.desk, places)
+    waiters = [asyncio.ensure_future(handle.result(6 * WITHIN_S)) for _ in range(places + 100)]
+    await asyncio.wait_for(all_taken.wait(), 2 * WITHIN_S)
+
+    async with asyncio.timeout(5):  # a waiter holds its place for longer
+        assert (await handle.status()).state != "ended"
+    may_end.set()
+    assert set(await asyncio.gather(*waiters)) == {"done"}
+
+
+def _when_waiting(monkeypatch: pytest.MonkeyPatch, desk: Any, count: int) -> asyncio.Event:
+    """Set once that many questions wait at the desk."""
+    reached = asyncio.Event()
+    waiting = itertools.count(1)
+    look = desk.result
+
+    async def counted(task_id: str, *, wait_s: float) -> Any:
+        if next(waiting) == count:
+            reached.set()
+        return await look(task_id, wait_s=wait_s)
+
+    monkeypatch.setattr(desk, "result", counted)
+    return reached
 
 
 def _be_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
