@@ -32,7 +32,8 @@ class BrokerRefusedMessage(CanoaError):
 
 
 class StoreUnreachable(CanoaError):
-    """No link to the store, or it broke before the answer came. Retrying is safe: changes are idempotent."""
+    """No link to the store, or it broke before the answer came. Retrying a question is safe, and a submit with an
+    idempotency key; one without may be accepted twice."""
 
 
 class StoreFull(CanoaError):
