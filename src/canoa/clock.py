@@ -30,4 +30,9 @@ class SystemClock:
         return time.monotonic()
 
 
+def now_ms() -> int:
+    """Since the epoch, as stamps that travel and stores count it."""
+    return time.time_ns() // 1_000_000
+
+
 _port: type[Clock] = SystemClock

@@ -32,7 +32,8 @@ class BrokerRefusedMessage(CanoaError):
 
 
 class StoreUnreachable(CanoaError):
-    """No link to the store, or it broke before the answer came. Retrying is safe: changes are idempotent."""
+    """No link to the store, or it broke before the answer came. Retrying a question is safe, and a submit with an
+    idempotency key; one without may be accepted twice."""
 
 
 class StoreFull(CanoaError):
@@ -40,7 +41,12 @@ class StoreFull(CanoaError):
 
 
 class NobodyKeeps(CanoaError):
-    """Nobody keeps results on this broker, or nobody answers just now. Nothing was sent; retrying is safe."""
+    """Nobody keeps results on this broker. Nothing was sent; retrying is safe."""
+
+
+class NobodyAnswers(NobodyKeeps):
+    """Results are kept on this broker, but no recorder answered in time. Retrying a question is safe, and a submit with
+    an idempotency key."""
 
 
 class ApiUnreachable(CanoaError):

@@ -29,7 +29,7 @@ class Handle(Generic[R]):
     def __init__(self, session: Session, task_id: TaskId, action: ActionName, *, is_kept: bool = False) -> None:
         self.id = task_id
         self.action = action
-        self.is_kept = is_kept
+        self.is_kept = is_kept  # in a store, whatever its caller asked for
         self.send_span: Any = None  # of OpenTelemetry, until the broker has the task
         self._session = session
         self._ended: asyncio.Future[R | Failed[R]] = session.loop.create_future()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
-from canoa.action import Options
+from canoa.client.asking import GRACE_S, MAX_WAIT_S, ask
 from canoa.client.door import result_of
-from canoa.errors import ActionFailed, NobodyKeeps, ResultNotReady, UnknownAction, UnknownTask
+from canoa.errors import NobodyAnswers, ResultNotReady, StoreFull, StoreUnreachable, UnknownTask
 from canoa.recorder.views import ResultView, TaskView
-from canoa.vocabulary import ActionName
 from canoa.wire.codec import ContentType
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 T = TypeVar("T")
 
-QUESTION: Final = Options(is_awaited=True)
-"""It is asked again rather than kept."""
+TROUBLE: Final = (NobodyAnswers, StoreUnreachable, StoreFull)
+"""What passes by itself, as when a recorder is started anew."""
 
-ASK_FOR_S: Final = 20.0
-"""How long one question waits at the recorder before it is asked anew: a recorder that died is noticed by then."""
+PATIENCE_S: Final = 30.0
+"""How long a wait for a result goes on with nothing but trouble."""
+
+ASK_AGAIN_S: Final = 0.5
 
 
 class KeptHandle(Generic[R]):
@@ -42,22 +45,44 @@ class KeptHandle(Generic[R]):
 
     async def status(self) -> TaskView:
         """How it stands: state, outcome, attempts, progress."""
-        return await self._ask("canoa.task", {"task_id": self.id}, TaskView)
+        return await self._ask("task", TaskView)
 
     async def result(self, timeout: float | None = None) -> R:
-        """The action's result, or what ended the task instead; after `timeout` seconds `ResultNotReady`."""
-        give_up_s = None if timeout is None else time.monotonic() + timeout
+        """The action's result, or what ended the task instead; after `timeout` seconds `ResultNotReady`, or a little
+        later (`GRACE_S`) where nobody answers.
+
+        Trouble of recorders and their store is waited out for a while (`PATIENCE_S`), then raised (`NobodyAnswers`,
+        `StoreUnreachable`, `StoreFull`).
+        """
+        give_up_s = math.inf if timeout is None else time.monotonic() + timeout
+        try:
+            async with asyncio.timeout(None if timeout is None else timeout + GRACE_S):
+                seen = await self._wait_ended(give_up_s)
+        except TimeoutError:
+            raise ResultNotReady(f"no recorder told a result of task {self.id} within {timeout:g} s") from None
+        if seen.task.outcome is None:
+            raise ResultNotReady(f"task {self.id} ({seen.task.action}) has no result after {timeout:g} s")
+        return self._ended(seen)
+
+    async def _wait_ended(self, give_up_s: float) -> ResultView:
+        """As soon as it ended, or as it stands at `give_up_s`."""
+        heard_s = time.monotonic()
         while True:
-            wait_s = ASK_FOR_S if give_up_s is None else max(0.0, min(ASK_FOR_S, give_up_s - time.monotonic()))
-            seen = await self._ask("canoa.result", {"task_id": self.id, "wait_s": wait_s}, ResultView)
-            if seen.task.outcome is not None:
-                return self._ended(seen)
-            if give_up_s is not None and time.monotonic() >= give_up_s:
-                raise ResultNotReady(f"task {self.id} ({seen.task.action}) has no result after {timeout:g} s")
+            wait_s = max(0.0, min(MAX_WAIT_S, give_up_s - time.monotonic()))
+            try:
+                seen = await self._ask("result", ResultView, wait_s=wait_s)
+            except TROUBLE:
+                if time.monotonic() - heard_s > PATIENCE_S:
+                    raise
+                await asyncio.sleep(ASK_AGAIN_S)
+                continue
+            heard_s = time.monotonic()
+            if seen.task.outcome is not None or heard_s >= give_up_s:
+                return seen
 
     async def cancel(self) -> TaskView:
         """End it, unless it has ended; workers that hear of it skip or interrupt it."""
-        return await self._ask("canoa.cancel", {"task_id": self.id}, TaskView)
+        return await self._ask("cancel", TaskView)
 
     def _ended(self, seen: ResultView) -> R:
         value = result_of(seen)
@@ -66,16 +91,10 @@ class KeptHandle(Generic[R]):
         raw = msgspec.json.encode(value)
         return self._action.signature.result.decode(raw, ContentType.JSON.value)  # type: ignore[no-any-return]
 
-    async def _ask(self, name: str, arguments: dict[str, Any], kind: type[T]) -> T:
-        session = await self._app.session()
+    async def _ask(self, name: str, kind: type[T], **more: float) -> T:
+        body = msgspec.json.encode({"task_id": self.id, **more})
         try:
-            body = msgspec.json.encode(arguments)
-            handle = await session.submit_raw(ActionName(name), body, ContentType.JSON.value, QUESTION)
-            answer = await handle.result()
-        except UnknownAction as exc:
-            raise NobodyKeeps("nobody keeps results on this broker; start `canoa recorder`") from exc
-        except ActionFailed as exc:
-            if exc.error_type == UnknownTask.__name__:  # a recorder's is one here, too
-                raise UnknownTask(self.id) from exc
-            raise
+            answer = await ask(self._app, name, body, wait_s=more.get("wait_s", 0))
+        except UnknownTask as exc:  # told by a recorder, it has no facts
+            raise UnknownTask(self.id) from exc
         return msgspec.convert(answer, kind)

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from canoa import errors
-from canoa.action import Options
 from canoa.app import Canoa
-from canoa.errors import ActionFailed, CanoaError, NobodyKeeps, ResultNotReady, UnknownAction
+from canoa.client.asking import MAX_WAIT_S, SYSTEM, ask
 from canoa.recorder.views import (
     ActionView,
     LetterPage,
@@ -30,19 +28,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SYSTEM: Final = "canoa"
-ANSWER_WITHIN_S: Final = 15.0
-"""How long a question may wait for a recorder. Later, none of them takes it up."""
-
-GRACE_S: Final = 5.0
-"""For an answer that is on its way."""
-
 AT_ONCE: Final = 200
 """Tasks submitted at the same time: fills a recorder's group, and bounds what is in doubt when the link breaks."""
 
 
 class Questions:
-    max_wait_s: float = 20.0
+    max_wait_s: float = MAX_WAIT_S
 
     def __init__(self, broker: str) -> None:
         self._app = Canoa(SYSTEM, broker=broker)
@@ -60,7 +51,7 @@ class Questions:
         return done
 
     async def _submit_all(self, orders: Sequence[Order]) -> list[Any]:
-        asking = [self._answer("submit", msgspec.json.encode(order)) for order in orders]
+        asking = [ask(self._app, "submit", msgspec.json.encode(order), is_repeatable=False) for order in orders]
         answers = await asyncio.gather(*asking, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -115,25 +106,8 @@ class Questions:
 
     def _ask(self, name: str, type_: type[T], **arguments: Any) -> T:
         body = msgspec.json.encode(arguments)
-        answer = self._app.sync.run(self._answer(name, body, wait_s=arguments.get("wait_s", 0)))
+        answer = self._app.sync.run(ask(self._app, name, body, wait_s=arguments.get("wait_s", 0)))
         return msgspec.convert(answer, type_)
-
-    async def _answer(self, name: str, body: bytes, *, wait_s: float = 0) -> Any:
-        options = Options(queue_timeout=ANSWER_WITHIN_S)
-        try:
-            handle = await self._app.submit_raw(f"{SYSTEM}.{name}", body, options=options)
-            return await handle.result(ANSWER_WITHIN_S + wait_s + GRACE_S)
-        except UnknownAction as exc:
-            raise NobodyKeeps("nobody keeps tasks on this broker; start a recorder: canoa recorder") from exc
-        except ResultNotReady as exc:
-            raise NobodyKeeps(f"no recorder answered within {ANSWER_WITHIN_S:g} s; start one: canoa recorder") from exc
-        except ActionFailed as exc:
-            raise _as_told(exc) from None
-
-
-def _as_told(failed: ActionFailed) -> CanoaError:
-    """What the desk raised there is raised here."""
-    return errors.named(failed.error_type, str(failed).removeprefix(f"{failed.error_type}: ")) or failed
 
 
 def _port(questions: Questions) -> Door:

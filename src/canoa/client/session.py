@@ -54,6 +54,7 @@ GRACE_S = 1.0
 """The caller's clock ends a handle this long after the last moment a worker could: its answer may be on the way."""
 
 CLOSE_WITHIN_S = 2.0
+CANCEL_WITHIN_S = 2.0
 
 SYSTEM_CANCEL = ActionName("canoa.cancel")
 """What recorders offer to end a kept task (`recorder/system.py`)."""
@@ -218,6 +219,7 @@ class Session:
             self.replies.drop_unseen([handle for handle, _ in prepared])
             raise
         for handle, _ in prepared:
+            handle.is_kept = True
             telemetry.sent(handle, None)
 
     async def _check_offered(self, name: ActionName, options: Options) -> None:
@@ -360,11 +362,14 @@ class Session:
         return await self._connected().depth(topology.action_queue_name(action))
 
     async def cancel_kept(self, task_id: TaskId) -> None:
-        """The store hears it like any task, and ends it there."""
+        """Return once a recorder ended it in the store, or after `CANCEL_WITHIN_S`: the next recorder does it then."""
         body = msgspec.json.encode({"task_id": task_id})
         with suppress(CanoaError):
-            options = Options(result="none", is_awaited=True)
-            await self.submit_raw(SYSTEM_CANCEL, body, ContentType.JSON.value, options)
+            handle = await self.submit_raw(SYSTEM_CANCEL, body, ContentType.JSON.value, Options(is_awaited=True))
+            try:
+                await handle.result(CANCEL_WITHIN_S)
+            finally:
+                self.replies.drop_unseen([handle])
 
     async def announce_cancel(self, task_id: TaskId) -> None:
         """To every worker there is. Nobody listening is fine; no link is not our caller's problem either."""

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from canoa.recorder import system
 from canoa.recorder.desk import Desk
 from canoa.recorder.service import Recorder, recording
 from canoa.store.opening import new_store
 from canoa.store.port import Retention
-from canoa.worker.worker import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from canoa.app import Canoa
-
-QUESTIONS_AT_ONCE: Final = 500
-"""Most of them wait for a task to end, which costs nothing but memory."""
 
 
 class Hosted(NamedTuple):
@@ -50,9 +46,7 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
             layer=settings.layer,
             compression=settings.compression(),
         )
-        offered = app.twin(system.APP)
-        system.offer(offered, desk)
-        await stack.enter_async_context(offered.worker_with(WorkerSettings(concurrency=QUESTIONS_AT_ONCE, drain_s=1.0)))
+        await stack.enter_async_context(system.answering(app, desk))
         if settings.is_memory:
             app.acceptor = recorder.acceptor
         try:

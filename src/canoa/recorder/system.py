@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
+from canoa.client.asking import MAX_WAIT_S, RUN_WITHIN_S, SYSTEM
 from canoa.recorder.views import (
     ActionView,
     LetterPage,
@@ -16,19 +18,43 @@ from canoa.recorder.views import (
     TaskPage,
     TaskView,
 )
+from canoa.worker.worker import WorkerSettings
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from canoa.app import Canoa
     from canoa.recorder.desk import Desk
 
-APP: Final = "canoa"
-MAX_WAIT_S: Final = 20.0
-"""How long one question may wait for a task's end. Who wants to wait longer asks again."""
+
+QUESTIONS_AT_ONCE: Final = 500
+WAITERS_AT_ONCE: Final = 1000
+"""Questions that may wait for a task to end. That costs memory, and a look into the store now and then."""
+
+DRAIN_S: Final = 1.0
 
 
-def offer(system: Canoa, desk: Desk) -> None:
-    """Define them on `system`, an app of the name `APP`."""
+@asynccontextmanager
+async def answering(app: Canoa, desk: Desk) -> AsyncIterator[None]:
+    """Offers them on the app's broker inside the block. Those who wait have a worker of their own: in one with the
+    others, they would take all its places, and a question of a millisecond would wait for their tasks to end."""
+    prompt, waiting = app.twin(SYSTEM), app.twin(SYSTEM)
+    _offer_prompt(prompt, desk)
+    _offer_waiting(waiting, desk)
+    async with (
+        prompt.worker_with(WorkerSettings(concurrency=QUESTIONS_AT_ONCE, drain_s=DRAIN_S)),
+        waiting.worker_with(WorkerSettings(concurrency=WAITERS_AT_ONCE, drain_s=DRAIN_S)),
+    ):
+        yield
 
+
+def _offer_waiting(system: Canoa, desk: Desk) -> None:
+    @system.action(timeout=MAX_WAIT_S + RUN_WITHIN_S)
+    async def result(task_id: str, wait_s: float = 0) -> ResultView:
+        return await desk.result(task_id, wait_s=min(wait_s, MAX_WAIT_S))
+
+
+def _offer_prompt(system: Canoa, desk: Desk) -> None:
     @system.action()
     async def submit(action: str, arguments: dict[str, object], options: SubmitOptions | None = None) -> Submitted:
         request = Request(action=action, arguments=dict(arguments), options=options or SubmitOptions())
@@ -37,10 +63,6 @@ def offer(system: Canoa, desk: Desk) -> None:
     @system.action()
     async def task(task_id: str) -> TaskView:
         return await desk.task(task_id)
-
-    @system.action(timeout=MAX_WAIT_S + 10)
-    async def result(task_id: str, wait_s: float = 0) -> ResultView:
-        return await desk.result(task_id, wait_s=min(wait_s, MAX_WAIT_S))
 
     @system.action()
     async def cancel(task_id: str) -> TaskView:

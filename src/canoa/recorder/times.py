@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from typing import Final
+
+from canoa.clock import now_ms
+
+__all__ = ["as_time", "as_time_or_none", "now_ms"]
 
 _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_000
 """Where the calendar begins and ends, the years 1 and 9999. A message may claim more."""
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def as_time(ms: int) -> datetime:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from canoa.vocabulary import TaskId
 
-TRACEBACK: Final = "canoa-traceback"
-
 _OF_ITS_DEATH: Final = frozenset(
     {
         task.ATTEMPT,
@@ -27,7 +25,7 @@ _OF_ITS_DEATH: Final = frozenset(
         result.NODE,
         result.ORIGIN,
         result.DEAD_SINCE,
-        TRACEBACK,
+        result.TRACEBACK,
     }
 )
 """What its last run left in the headers: how it went, and by when it had to start."""

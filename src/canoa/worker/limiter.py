@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from random import random
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -96,10 +95,6 @@ class Patient:
         if self._is_silent:
             self._is_silent = False
             log.info("limits_answered_again")
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 _port: type[Limiter] = LocalLimiter

@@ -15,9 +15,9 @@ from functools import partial
 from random import random
 from typing import TYPE_CHECKING, Final
 
+from canoa.clock import now_ms
 from canoa.errors import CanoaError
 from canoa.logs import get_logger
-from canoa.worker.limiter import now_ms
 
 if TYPE_CHECKING:
     from canoa.worker.limiter import Limiter, Patient

@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from canoa.clock import now_ms
 from canoa.execution import limits
-from canoa.worker.limiter import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,6 +15,7 @@ from canoa.errors import NobodyKeeps, UnknownAction, UnknownTask
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from canoa.action import ResultMode
     from canoa.wire.event import Event
 
 WITHIN_S = 10.0
@@ -171,6 +172,24 @@ async def test_a_handle_cancels_its_kept_task_for_everybody(keeping: Keeping) ->
 
     with pytest.raises(TaskCancelled):
         await keeping.app.handle(handle.id).result(WITHIN_S)
+
+
+@pytest.mark.parametrize("mode", ["keep", "reply"])
+async def test_what_was_cancelled_does_not_run_after_a_restart(memory_keeping: Keeping, mode: ResultMode) -> None:
+    @memory_keeping.app.action()
+    async def pay(amount: int) -> int:
+        return amount
+
+    await memory_keeping.start()
+    later = pay.using(result=mode, after=3600)
+    handles = [await later.submit(1), *await later.submit_many([2, 3])]
+    assert len(await memory_keeping.hosted.recorder.store.unfinished(limit=10)) == 3
+
+    for handle in handles:
+        await handle.cancel()
+
+    assert await memory_keeping.hosted.recorder.store.unfinished(limit=10) == []  # what a restart sends again
+    assert [task.outcome for task in (await memory_keeping.desk.tasks()).tasks] == ["cancelled"] * 3
 
 
 async def test_progress_is_seen_while_the_task_runs(keeping: Keeping) -> None:

@@ -13,9 +13,9 @@ from tests.integration.pool.test_rates import app
 from canoa import ActionFailed, ActionTimedOut, Canoa, Concurrency, TaskRefused
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
+from canoa.clock import now_ms
 from canoa.worker import gate as gate_module
 from canoa.worker import slots as slots_module
-from canoa.worker.limiter import now_ms
 
 if TYPE_CHECKING:
     from canoa.broker.port import Broker

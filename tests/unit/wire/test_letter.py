@@ -33,7 +33,7 @@ def dead(headers: Mapping[str, HeaderValue]) -> Message:
 
 
 def test_a_redriven_task_carries_only_what_its_caller_gave_it_and_its_run() -> None:
-    noted = dead({task.DEADLINE: 1, letter.TRACEBACK: "…", "x-death": [], "x-first-death-queue": "q", task.RUN: 1})
+    noted = dead({task.DEADLINE: 1, result.TRACEBACK: "…", "x-death": [], "x-first-death-queue": "q", task.RUN: 1})
 
     sent = letter.redriven(noted, task_id=TaskId("a"), run=2, origin="canoa.action.a")
 

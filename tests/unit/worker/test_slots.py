@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.pool.pool import until
 
+from canoa.clock import now_ms
 from canoa.worker import slots as slots_module
-from canoa.worker.limiter import LocalLimiter, Patient, now_ms
+from canoa.worker.limiter import LocalLimiter, Patient
 from canoa.worker.slots import Slot, Slots
 
 if TYPE_CHECKING:
