@@ -18,7 +18,9 @@ def judge(policy: Policy, crashes: int) -> rules.Recount | rules.Poison:
     was_alone = False
     for earlier in range(crashes - 1):
         verdict = _verdict(policy, earlier, was_alone=was_alone)
-        was_alone = isinstance(verdict, rules.Recount) and verdict.as_suspect
+        if isinstance(verdict, rules.Poison):  # and that could not be written
+            return rules.Poison(crashes)
+        was_alone = verdict.as_suspect
     return _verdict(policy, crashes - 1, was_alone=was_alone)
 
 

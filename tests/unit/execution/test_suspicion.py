@@ -12,9 +12,9 @@ from canoa.execution.suspicion import judge
 @pytest.mark.parametrize(
     ("max_crashes", "verdicts"),
     [
-        (1, ["poison"]),
+        (1, ["poison", "poison"]),
         (2, ["company", "alone", "poison"]),
-        (3, ["company", "alone", "poison"]),
+        (3, ["company", "alone", "poison", "poison", "poison"]),
         (5, ["company", "company", "company", "alone", "poison"]),
     ],
 )
