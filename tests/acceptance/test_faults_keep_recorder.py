@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.acceptance.kept_depot import Rabbit
     from tests.acceptance.shell import Process
 
-KILLS = {"sqlite": 12, "postgresql": 6}
+KILLS = {"sqlite": 10, "postgresql": 6}
 
 
 @pytest.mark.rabbitmq
