@@ -45,7 +45,10 @@ def run(module: str, *words: object, env: Mapping[str, str]) -> Any:
         raise ContestantFailed(str(exc)) from exc
     if done.returncode != 0:
         raise ContestantFailed(f"{module} {' '.join(map(str, words))} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    try:
+        return json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError) as exc:
+        raise ContestantFailed(f"{module} {' '.join(map(str, words))} did not answer: {done.stdout[-200:]!r}") from exc
 
 
 class Worker:
