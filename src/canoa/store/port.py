@@ -207,7 +207,8 @@ class Store(Protocol):
     """One program's access to one store. Safe for one event loop, and beside other programs' access.
 
     Raises `StoreUnreachable` (nothing is known to have changed: repeat it, changes are idempotent), `StoreFull`
-    (nothing changed), `StoreTooNew` and `SettingError` (from `open`).
+    (nothing changed), `WrongUse` itself (a change says what this store can never keep: the same batch will fail again,
+    the others of it will not), `StoreTooNew` and `SettingError` (from `open`).
     """
 
     async def open(self) -> None:

@@ -58,6 +58,11 @@ _UNREACHABLE: Final = (
     OSError,
     TimeoutError,
 )
+_OF_A_VALUE: Final = (
+    pg.DataError,
+    pg.IntegrityConstraintViolationError,
+    pg.ProgramLimitExceededError,  # too long for an index, or for an array
+)
 DRIVER_ERRORS: Final = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError, TimeoutError)
 
 
@@ -140,7 +145,7 @@ def translated(exc: BaseException, place: str) -> CanoaError:
         return SettingError(f"the store {place} cannot be used: {said}; see to CANOA_STORE and its user's rights")
     if isinstance(exc, pg.DuplicateTableError):
         return SettingError(f"the store {place} holds tables of another program ({said}); give Canoa its own database")
-    if isinstance(exc, pg.DataError):
+    if isinstance(exc, _OF_A_VALUE):
         return WrongUse(f"a value that the store {place} cannot keep: {said}")
     if isinstance(exc, _UNREACHABLE):
         return StoreUnreachable(f"the store {place}: {said}")

@@ -37,6 +37,7 @@ _SETTINGS: Final = (
 # Primary codes (https://www.sqlite.org/rescode.html): the low byte of what the driver reports.
 _UNUSABLE: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _FORBIDDEN: Final = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+_OF_A_VALUE: Final = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG}
 
 
 class SqliteLink:
@@ -119,6 +120,8 @@ def translated(exc: sqlite3.Error, path: Path) -> CanoaError:
         return StoreFull(f"no room left for the store {path}; make some, then it goes on by itself")
     if code in _FORBIDDEN:
         return SettingError(f"the store {path} cannot be opened for writing ({exc}); see to its folder's permissions")
+    if code in _OF_A_VALUE:
+        return WrongUse(f"a value that the store {path} cannot keep: {exc}")
     return StoreUnreachable(f"the store {path}: {exc}")
 
 

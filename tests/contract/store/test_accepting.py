@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import random
+import string
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.contract.store.words import NOW_MS, RESIZE, accept, accepted, applied, end, ended, progress, row
+from tests.contract.store.words import NOW_MS, RESIZE, accept, accepted, applied, bury, end, ended, progress, row
 
 from canoa.broker.port import Message
 from canoa.errors import WrongUse
 from canoa.execution.outcome import Outcome
+from canoa.recorder.grouping import GroupWriter
 from canoa.store.port import Accept, Accepted, Ended, NewTask, State, TaskFilter, TaskRow
-from canoa.vocabulary import NodeId, TaskId
+from canoa.vocabulary import ActionName, NodeId, TaskId
 
 if TYPE_CHECKING:
     from tests.contract.store.conftest import OpenStore
@@ -96,6 +100,33 @@ async def test_a_batch_that_fails_changes_nothing(store: Store) -> None:
 
     assert await store.tasks(TaskFilter(), limit=10) == []
     await accepted(store, "a")
+
+
+async def test_a_value_that_breaks_a_rule_of_the_tables_is_wrong_use_and_not_an_absent_store(store: Store) -> None:
+    """So nobody tries it again for ever: that type alone says that it will never be kept."""
+    without_time: Any = None
+
+    with pytest.raises(WrongUse, match="cannot keep") as refused:
+        await store.apply([accept("a", at_ms=without_time)])
+
+    assert refused.type is WrongUse
+
+
+async def test_a_change_that_cannot_be_kept_does_not_hold_up_its_group(store: Store) -> None:
+    """An action too long for an index of PostgreSQL; SQLite keeps it."""
+    long = ActionName("".join(random.Random(7).choices(string.ascii_letters, k=20_000)))
+    writer = GroupWriter(store)
+
+    answers = await asyncio.gather(
+        writer.apply(accept("a")),
+        writer.apply(accept("b", action=long)),
+        writer.apply(bury("c", action=long)),
+        writer.apply(accept("d")),
+        return_exceptions=True,
+    )
+
+    assert [answers[0], answers[3]] == [Accepted(is_new=True)] * 2
+    assert [type(answer) for answer in answers[1:3]] in ([Accepted, bool], [WrongUse, WrongUse])
 
 
 async def test_an_empty_batch_is_fine(store: Store) -> None:

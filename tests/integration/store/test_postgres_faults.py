@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
+import string
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -13,13 +15,14 @@ from alembic.migration import MigrationContext
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests.contract.store.words import accept, accepted, applied, end, row
 
-from canoa.errors import SettingError, StoreFull, StoreUnreachable
+from canoa.errors import SettingError, StoreFull, StoreUnreachable, WrongUse
 from canoa.store import revision
 from canoa.store.port import Accepted, State, TaskFilter
 from canoa.store.postgres import PostgresStore
 from canoa.store.schema import metadata
 from canoa.testing import PostgresNode, free_port
 from canoa.testing.ports import LOOPBACK
+from canoa.vocabulary import ActionName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -48,6 +51,16 @@ async def test_a_store_comes_back_by_itself_after_a_restart(store: PostgresStore
     async with asyncio.timeout(WITHIN_S):
         await until_reachable(store)
     assert await applied(store, accept("0"), accept("new")) == [Accepted(is_new=False), Accepted(is_new=True)]
+
+
+async def test_what_is_too_long_for_an_index_is_wrong_use(store: PostgresStore) -> None:
+    """A plain error of the server would be tried again for ever."""
+    long = ActionName("".join(random.Random(7).choices(string.ascii_letters, k=20_000)))
+
+    with pytest.raises(WrongUse, match="cannot keep") as refused:
+        await applied(store, accept("a", action=long))
+
+    assert refused.type is WrongUse
 
 
 async def test_a_store_that_is_away_is_unreachable(store: PostgresStore, postgres_node: PostgresNode) -> None:
