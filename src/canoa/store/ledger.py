@@ -7,7 +7,7 @@ adapter then writes the rows as they stand at the end. So both adapters decide a
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
 
@@ -41,6 +41,9 @@ _WAITING = State.WAITING.value
 _RUNNING = State.RUNNING.value
 OPEN = frozenset({_WAITING, _RUNNING})
 """The standings of tasks that have not ended."""
+
+MAX_WAITERS: Final = 50
+"""Queues that hear of one task's end. The first ones are left out: of a key that is used for days they are gone."""
 
 _BURIED = frozenset(outcome.value for outcome in BURIED)
 
@@ -356,8 +359,11 @@ def _letter_of(task: TaskRecord, message: bytes, change: End) -> LetterRecord:
 
 
 def _with_names(names: str, more: str | None) -> str:
-    """Queue names with a space between, each once, in the order they came."""
-    return " ".join(dict.fromkeys([*names.split(), *plain(more).split()])) if more else names
+    """Queue names with a space between, each once, in the order they came; the last ones, where they are many."""
+    if not more:
+        return names
+    each_once = dict.fromkeys([*names.split(), *plain(more).split()])
+    return " ".join([*each_once][-MAX_WAITERS:])
 
 
 def _submitted_ms(task_id: str, *, otherwise_ms: int) -> int:

@@ -87,7 +87,8 @@ class OutboxRow(msgspec.Struct, frozen=True, kw_only=True):
 class Accept(msgspec.Struct, frozen=True, kw_only=True):
     """Keep a new task; with `outbox`, also the duty to publish that.
 
-    Answers `Accepted`: new, known and waiting (its `reply_to` is then added to those who hear of its end), or ended.
+    Answers `Accepted`: new, known and waiting (its `reply_to` is then added to those who hear of its end, of whom the
+    last 50 do), or ended.
     """
 
     task: NewTask

@@ -77,6 +77,15 @@ async def test_everybody_who_accepts_a_task_hears_of_its_end(store: Store) -> No
     assert await ended(store, "a") == Ended(is_first=True, reply_to=("canoa.reply.1", "canoa.reply.2"))
 
 
+async def test_the_last_fifty_who_accept_a_task_hear_of_its_end(store: Store) -> None:
+    """Each new client with the same key adds a name: without a bound the row would grow with every one of them."""
+    for number in range(60):
+        await applied(store, accept("a", reply_to=f"canoa.reply.{number}"))
+
+    expected = tuple(f"canoa.reply.{number}" for number in range(10, 60))
+    assert await ended(store, "a") == Ended(is_first=True, reply_to=expected)
+
+
 async def test_order_counts_within_a_batch(store: Store) -> None:
     answers = await applied(
         store, accept("a", reply_to="r"), accept("a"), progress("a", 0.5), end("a"), end("a"), accept("a")
