@@ -1,7 +1,8 @@
 """What Canoa needs from a database: tasks and how they ended, dead letters, an outbox, leases and limits.
 
 The words and the promises live here. `sqlite.py` keeps them in a file, `postgres.py` on a server;
-`tests/contract/store/` holds both to them. Times are epoch milliseconds, by the clock of whoever asks.
+`tests/contract/store/` holds both to them. Times are epoch milliseconds, by the clock of whoever asks. Clocks jump:
+what is held for more than twice the time that is asked for was taken by a clock that has gone back since, and is free.
 """
 
 from __future__ import annotations
@@ -244,7 +245,8 @@ class Store(Protocol):
         ends more than twice `for_ms` from now is none: the clock has gone back since."""
 
     async def lease(self, name: str, owner: str, *, now_ms: int, for_ms: int) -> Lease | None:
-        """Take it, or renew it (same epoch); None while another owner's has not expired."""
+        """Take it, or renew it (same epoch); None while another owner's has not expired. All who ask
+        for one name ask for about the same time: an expiry more than twice `for_ms` from now is not believed."""
 
     async def release(self, name: str, owner: str) -> None: ...
 
@@ -252,13 +254,18 @@ class Store(Protocol):
         """Room for `count` starts under a rate of one per `per_ms`, with at most `burst` at once after a pause: the
         time at which the first may start (the others follow `per_ms` apart), or -1 when that would be later than
         `within_ms` from now: then nothing is reserved. After a pause the time lies in the past, by what the burst
-        allows: the k-th may start at `max(now_ms, first + k * per_ms)`."""
+        allows: the k-th may start at `max(now_ms, first + k * per_ms)`. What was reserved further ahead than anybody
+        asks for is not believed: see `execution/gcra.py`."""
 
     async def take_slot(self, key: str, holder: str, *, limit: int, now_ms: int, for_ms: int) -> bool:
-        """One of `limit` places under `key`, for `for_ms`; renews the holder's own."""
+        """One of `limit` places under `key`, for `for_ms`; renews the holder's own. One that another holds for more
+        than twice `for_ms` from now is free."""
 
     async def free_slots(self, holders: Sequence[tuple[str, str]]) -> None:
         """Give back (key, holder) pairs."""
 
     async def forget(self, retention: Retention, *, now_ms: int, limit: int) -> int:
-        """Remove at most about `limit` rows whose time is over; say how many. Less than `limit`: all done."""
+        """Remove at most about `limit` rows whose time is over; say how many. Less than `limit`: all done.
+
+        No task and no letter while `now_ms` is more than `retention.QUIET_MS` past all that is known to have happened:
+        then the clock jumped ahead, or nothing happens and there is no hurry."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from canoa.execution import gcra
 from canoa.store.packing import plain, unpack_publication
 from canoa.store.port import Lease, OutboxRow
+from canoa.store.retention import NEWEST
 from canoa.store.retention import steps as retention_steps
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ _UPSERT_SLOT: Final = """
 INSERT INTO slots (key, holder, expires_ms) VALUES ($1, $2, $3)
 ON CONFLICT (key, holder) DO UPDATE SET expires_ms = excluded.expires_ms
 """
+_COUNT_OTHERS: Final = """
+SELECT count(*) FROM slots WHERE key = $1 AND holder <> $2 AND expires_ms > $3 AND expires_ms <= $4
+"""
 _FREE_SLOTS: Final = """
 DELETE FROM slots USING unnest($1::text[], $2::text[]) AS gone (key, holder)
 WHERE slots.key = gone.key AND slots.holder = gone.holder
@@ -59,7 +63,7 @@ async def lease(connection: Connection, name: str, owner: str, *, now_ms: int, f
     found = await connection.fetchrow("SELECT owner, epoch, expires_ms FROM leases WHERE name = $1", name)
     holder, epoch, expires_ms = found or ("", 0, 0)
     if holder != owner:
-        if expires_ms > now_ms:
+        if now_ms < expires_ms <= now_ms + 2 * for_ms:
             return None
         epoch += 1
     taken = Lease(name=name, owner=owner, epoch=epoch, expires_ms=now_ms + for_ms)
@@ -90,9 +94,7 @@ async def reserve(
 async def take_slot(connection: Connection, key: str, holder: str, *, limit: int, now_ms: int, for_ms: int) -> bool:
     key, holder = plain(key), plain(holder)
     await connection.execute(_LOCK, key, _SLOTS)
-    others = await connection.fetchval(
-        "SELECT count(*) FROM slots WHERE key = $1 AND holder <> $2 AND expires_ms > $3", key, holder, now_ms
-    )
+    others = await connection.fetchval(_COUNT_OTHERS, key, holder, now_ms, now_ms + 2 * for_ms)
     if others >= limit:
         return False
     await connection.execute(_UPSERT_SLOT, key, holder, now_ms + for_ms)
@@ -107,7 +109,8 @@ async def free_slots(connection: Connection, holders: Sequence[tuple[str, str]])
 async def forget(connection: Connection, retention: Retention, *, now_ms: int, limit: int) -> int:
     """Passes over rows that somebody is changing just now."""
     forgotten = 0
-    for step in retention_steps(retention, now_ms=now_ms):
+    newest_ms = await connection.fetchval(NEWEST)
+    for step in retention_steps(retention, now_ms=now_ms, newest_ms=newest_ms):
         oldest = f"SELECT ctid FROM {step.table} WHERE {step.condition('$1')} {step.order} LIMIT $2"
         statement = f"{step.verb} WHERE ctid = ANY(ARRAY({oldest} FOR UPDATE SKIP LOCKED))"
         status = await connection.execute(statement, step.before_ms, limit - forgotten)

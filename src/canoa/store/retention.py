@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 if TYPE_CHECKING:
     from canoa.store.port import Retention
+
+QUIET_MS: Final = 86_400_000
+"""For how long after the last thing that happened tasks and letters are forgotten. A clock that jumped further deletes
+nothing until something happens by it; shorter would let a store that is used once a day keep everything."""
+
+# Each of them is the end of an index.
+NEWEST: Final = """
+SELECT max(at_ms) FROM (
+  SELECT max(submitted_ms) AS at_ms FROM tasks
+  UNION ALL SELECT max(ended_ms) FROM tasks WHERE ended_ms IS NOT NULL
+  UNION ALL SELECT max(dead_ms) FROM letters
+) AS happened
+"""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,16 +45,21 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.time} < {before}{is_filled}"
 
 
-def steps(retention: Retention, *, now_ms: int) -> list[Step]:
-    """What the retention names, then limits and slots that say nothing any more."""
+def steps(retention: Retention, *, now_ms: int, newest_ms: int | None) -> list[Step]:
+    """What the retention names, unless nothing happened for long (`newest_ms`: what `NEWEST` found); then limits and
+    slots that say nothing any more."""
 
     def before_ms(kept_s: float) -> int:
         return now_ms - round(kept_s * 1000)
 
-    return [
+    kept = [
         Step(table="tasks", time="ended_ms", before_ms=before_ms(retention.task_s)),
         Step(table="tasks", time="ended_ms", before_ms=before_ms(retention.payload_s), emptied="message"),
         Step(table="letters", time="dead_ms", before_ms=before_ms(retention.letter_s)),
+    ]
+    spent = [
         Step(table="limits", time="next_ms", before_ms=now_ms),
         Step(table="slots", time="expires_ms", before_ms=now_ms),
     ]
+    is_quiet = newest_ms is None or now_ms > newest_ms + QUIET_MS
+    return spent if is_quiet else kept + spent

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from canoa.execution import gcra
 from canoa.store.packing import unpack_publication
 from canoa.store.port import Lease, OutboxRow
+from canoa.store.retention import NEWEST
 from canoa.store.retention import steps as retention_steps
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _UPSERT_LEASE: Final = "INSERT OR REPLACE INTO leases (name, owner, epoch, expir
 _UPSERT_LIMIT: Final = "INSERT OR REPLACE INTO limits (key, next_ms) VALUES (?, ?)"
 _UPSERT_SLOT: Final = "INSERT OR REPLACE INTO slots (key, holder, expires_ms) VALUES (?, ?, ?)"
 
+_DELETE_EXPIRED_SLOTS: Final = "DELETE FROM slots WHERE key = ? AND holder <> ? AND (expires_ms <= ? OR expires_ms > ?)"
+
 
 def take_outbox(connection: sqlite3.Connection, *, now_ms: int, limit: int, for_ms: int) -> list[OutboxRow]:
     free = connection.execute(_FREE_OUTBOX, (now_ms, now_ms + 2 * for_ms, limit)).fetchall()
@@ -36,7 +39,7 @@ def lease(connection: sqlite3.Connection, name: str, owner: str, *, now_ms: int,
     found = connection.execute("SELECT owner, epoch, expires_ms FROM leases WHERE name = ?", (name,)).fetchone()
     holder, epoch, expires_ms = found or ("", 0, 0)
     if holder != owner:
-        if expires_ms > now_ms:
+        if now_ms < expires_ms <= now_ms + 2 * for_ms:
             return None
         epoch += 1
     taken = Lease(name=name, owner=owner, epoch=epoch, expires_ms=now_ms + for_ms)
@@ -64,7 +67,7 @@ def reserve(
 
 
 def take_slot(connection: sqlite3.Connection, key: str, holder: str, *, limit: int, now_ms: int, for_ms: int) -> bool:
-    connection.execute("DELETE FROM slots WHERE key = ? AND holder <> ? AND expires_ms <= ?", (key, holder, now_ms))
+    connection.execute(_DELETE_EXPIRED_SLOTS, (key, holder, now_ms, now_ms + 2 * for_ms))
     others = connection.execute("SELECT count(*) FROM slots WHERE key = ? AND holder <> ?", (key, holder)).fetchone()[0]
     if others >= limit:
         return False
@@ -78,7 +81,8 @@ def free_slots(connection: sqlite3.Connection, holders: Sequence[tuple[str, str]
 
 def forget(connection: sqlite3.Connection, retention: Retention, *, now_ms: int, limit: int) -> int:
     forgotten = 0
-    for step in retention_steps(retention, now_ms=now_ms):
+    (newest_ms,) = connection.execute(NEWEST).fetchone()
+    for step in retention_steps(retention, now_ms=now_ms, newest_ms=newest_ms):
         oldest = f"SELECT rowid FROM {step.table} WHERE {step.condition('?')} {step.order} LIMIT ?"
         done = connection.execute(f"{step.verb} WHERE rowid IN ({oldest})", (step.before_ms, limit - forgotten))
         forgotten += done.rowcount

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from canoa.store.port import Store
 
+YEAR_MS = 365 * 86_400_000
+
 
 async def take(store: Store, owner: str, *, at_ms: int = NOW_MS) -> Lease | None:
     return await store.lease("timers", owner, now_ms=at_ms, for_ms=1000)
@@ -67,6 +69,20 @@ async def test_of_several_programs_one_gets_the_lease(open_store: OpenStore) -> 
     assert sum(lease is not None for lease in taken) == 1
 
 
+async def test_a_lease_taken_by_a_clock_a_year_ahead_is_free(store: Store) -> None:
+    await take(store, "me", at_ms=NOW_MS + YEAR_MS)
+
+    taken = await take(store, "you")
+
+    assert taken == Lease(name="timers", owner="you", epoch=2, expires_ms=NOW_MS + 1000)
+
+
+async def test_a_lease_taken_by_a_clock_that_is_a_little_ahead_holds(store: Store) -> None:
+    await take(store, "me", at_ms=NOW_MS + 1000)
+
+    assert await take(store, "you") is None
+
+
 async def reserve(store: Store, count: int = 1, *, burst: int = 1, at_ms: int = NOW_MS, within_ms: int = 10**6) -> int:
     """At a rate of ten per second."""
     return await store.reserve("mail", count=count, per_ms=100, burst=burst, now_ms=at_ms, within_ms=within_ms)
@@ -112,6 +128,18 @@ async def test_several_programs_never_exceed_the_rate(open_store: OpenStore) -> 
     assert sorted(starts) == [NOW_MS + 200 * number for number in range(30)]
 
 
+async def test_a_rate_reserved_by_a_clock_a_year_ahead_blocks_nobody(store: Store) -> None:
+    await reserve(store, 10, at_ms=NOW_MS + YEAR_MS, within_ms=2000)
+
+    assert [await reserve(store, within_ms=2000) for _ in range(2)] == [NOW_MS, NOW_MS + 100]
+
+
+async def test_a_rate_reserved_by_a_clock_that_is_a_little_ahead_holds(store: Store) -> None:
+    await reserve(store, 10, at_ms=NOW_MS + 5000, within_ms=2000)
+
+    assert await reserve(store, within_ms=2000) == -1
+
+
 async def slot(store: Store, holder: str, *, limit: int = 2, at_ms: int = NOW_MS) -> bool:
     return await store.take_slot("customer:1", holder, limit=limit, now_ms=at_ms, for_ms=1000)
 
@@ -139,6 +167,14 @@ async def test_a_slot_expires_unless_its_holder_renews_it(store: Store) -> None:
 
     assert await slot(store, "c", at_ms=NOW_MS + 1000)
     assert not await slot(store, "d", at_ms=NOW_MS + 1000)
+
+
+async def test_a_slot_held_by_a_clock_a_year_ahead_is_free(store: Store) -> None:
+    """Its holder is dead, or renews it by the right clock."""
+    assert await slot(store, "a", limit=1, at_ms=NOW_MS + YEAR_MS)
+
+    assert await slot(store, "b", limit=1)
+    assert not await slot(store, "a", limit=1)
 
 
 async def test_several_programs_never_share_a_slot(open_store: OpenStore) -> None:

@@ -104,3 +104,27 @@ async def test_limits_and_slots_that_say_nothing_any_more_are_forgotten(store: S
     lease = await store.lease("timers", "you", now_ms=NOW_MS + 2000, for_ms=1000)
     assert lease is not None
     assert lease.epoch == 2
+
+
+async def test_a_clock_that_jumps_ahead_by_a_year_forgets_nothing(ended_now: Store) -> None:
+    assert await forget(ended_now, after_s=365 * 86_400) == 0
+
+    assert await result_body(ended_now, "a") == b"1"
+    assert await ended_now.letter(TaskId("b")) is not None
+
+
+async def test_what_is_over_is_forgotten_when_something_happens_again(ended_now: Store) -> None:
+    """A store in which nothing happened for days was only quiet."""
+    days_s = 3 * 86_400
+    assert await forget(ended_now, after_s=days_s) == 0
+
+    await accepted(ended_now, "c", at_ms=NOW_MS + days_s * 1000)
+
+    assert await forget(ended_now, after_s=days_s) == 3  # two tasks and a letter
+    assert await ended_now.task(TaskId("a")) is None
+
+
+async def test_limits_are_forgotten_also_where_no_task_came_for_long(ended_now: Store) -> None:
+    await ended_now.reserve("mail", count=1, per_ms=100, burst=1, now_ms=NOW_MS, within_ms=0)
+
+    assert await forget(ended_now, after_s=3 * 86_400) == 1
