@@ -229,30 +229,40 @@ class Desk:
         """Send them again, each once: a letter that was redriven is skipped until its task dies again."""
         redriven: list[str] = []
         skipped: list[str] = []
-        for task_id in task_ids:
-            done = await self._recorder.writer.apply(Redrive(task_id=TaskId(task_id), now_ms=now_ms()))
-            (redriven if done else skipped).append(task_id)
-        self._recorder.outbox.kick()
-        for task_id in redriven:
-            action = (await self._row(task_id)).action
-            self._recorder.events.tell(Event(kind="redriven", task_id=task_id, action=action, at=as_time(now_ms())))
+        for start in range(0, len(task_ids), MAX_PAGE):
+            page = task_ids[start : start + MAX_PAGE]
+            for task_id, is_done in zip(page, await self._redriven(page), strict=True):
+                (redriven if is_done else skipped).append(task_id)
         return Redriven(redriven=redriven, skipped=skipped)
 
     async def redrive_all(self, *, action: str | None = None) -> Redriven:
-        """All that wait now; what dies meanwhile waits for the next time."""
+        """All that wait now; what dies meanwhile waits for the next time: it stands before the first page."""
         redriven: list[str] = []
         skipped: list[str] = []
-        page = await self.dead(action=action, limit=MAX_PAGE)
-        until = None if not page.letters else page.letters[0].dead_at
-        while page.letters:
-            ids = [each.task_id for each in page.letters if until is None or each.dead_at <= until]
-            done = await self.redrive(ids)
+        cursor: str | None = None
+        while True:
+            page = await self.dead(action=action, limit=MAX_PAGE, cursor=cursor)
+            done = await self.redrive([each.task_id for each in page.letters])
             redriven += done.redriven
             skipped += done.skipped
-            if page.next is None:
-                break
-            page = await self.dead(action=action, limit=MAX_PAGE, cursor=page.next)
-        return Redriven(redriven=redriven, skipped=skipped)
+            cursor = page.next
+            if cursor is None:
+                return Redriven(redriven=redriven, skipped=skipped)
+
+    async def _redriven(self, task_ids: Sequence[str]) -> list[bool]:
+        """Of each, whether it was. Given to the writer at once, so that they share its transactions."""
+        at_ms = now_ms()
+        changes = [Redrive(task_id=TaskId(task_id), now_ms=at_ms) for task_id in task_ids]
+        try:
+            done: list[bool] = await asyncio.gather(*map(self._recorder.writer.apply, changes))
+        finally:
+            self._recorder.outbox.kick()  # also when one of them failed: the others did not
+        letters = await asyncio.gather(*(self._store.letter(each.task_id) for each in changes))
+        for letter, is_done in zip(letters, done, strict=True):
+            if letter is not None and is_done:
+                at = as_time(at_ms)
+                self._recorder.events.tell(Event(kind="redriven", task_id=letter.task_id, action=letter.action, at=at))
+        return done
 
     # --- Looking on -----------------------------------------------------------------------------------
 

@@ -153,6 +153,18 @@ async def test_a_letter_is_redriven_once(store: Store) -> None:
     assert len(await store.take_outbox(now_ms=NOW_MS, limit=10, for_ms=1000)) == 1
 
 
+async def test_many_letters_are_redriven_in_one_batch_each_once(store: Store) -> None:
+    names = [f"{number:03}" for number in range(500)]
+    await applied(store, *map(bury, names))
+
+    done = await applied(store, *map(redrive, names), redrive("unknown"), redrive("007"))
+
+    assert done == [True] * 500 + [False, False]
+    assert await waiting(store) == []
+    owed = await store.take_outbox(now_ms=NOW_MS, limit=1000, for_ms=1000)
+    assert [each.publication.message.message_id for each in owed] == names
+
+
 async def test_a_task_that_dies_again_is_redriven_again(store: Store) -> None:
     await accepted(store, "a")
     await ended(store, "a", Outcome.FAILED)

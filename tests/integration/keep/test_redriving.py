@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from tests.contract.store.words import bury
 from tests.integration.keep.keeping import Keeping, eventually
 
 from canoa import ActionFailed, TaskPoisoned
+from canoa.store.port import Redrive
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from canoa.store.port import Answer, Change
 
 WITHIN_S = 10.0
 
@@ -147,3 +152,36 @@ async def test_a_redriven_task_that_ended_its_process_too_often_is_put_aside(mem
     with pytest.raises(TaskPoisoned):
         await memory_keeping.app.handle(handle.id).result(WITHIN_S)
     may_end.set()
+
+
+async def test_many_letters_are_redriven_in_a_few_transactions(memory_keeping: Keeping) -> None:
+    """One transaction each would take the time of a file sync each: thousands would exceed every time limit."""
+
+    @memory_keeping.app.action()
+    async def resize(width: int) -> None: ...
+
+    await memory_keeping.start()
+    recorder = memory_keeping.hosted.recorder
+    await recorder.store.apply([bury(f"{number}") for number in range(1200)])
+    batches = counting_batches(recorder.store)
+
+    done = await memory_keeping.desk.redrive_all()
+    again = await memory_keeping.desk.redrive(done.redriven)
+
+    assert sorted(done.redriven) == sorted(f"{number}" for number in range(1200))
+    assert (done.skipped, again.redriven, len(again.skipped)) == ([], [], 1200)
+    of_redrives = [batch for batch in batches if any(isinstance(change, Redrive) for change in batch)]
+    assert len(of_redrives) < 30  # six, and a few more where ends of the redriven ones come in between
+
+
+def counting_batches(store: Any) -> list[list[Change]]:
+    """Of the store itself: what its `apply` is given from now on."""
+    batches: list[list[Change]] = []
+    apply = store.apply
+
+    async def counted(changes: Sequence[Change]) -> list[Answer]:
+        batches.append(list(changes))
+        return cast("list[Answer]", await apply(changes))
+
+    store.apply = counted
+    return batches
