@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from canoa.recorder import system
 from canoa.recorder.desk import Desk
+from canoa.recorder.holding import holding
 from canoa.recorder.service import Recorder, recording
+from canoa.settings import without_password
 from canoa.store.opening import new_store
 from canoa.store.port import Retention
 
@@ -24,7 +26,9 @@ class Hosted(NamedTuple):
 
 @asynccontextmanager
 async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -> AsyncIterator[Hosted]:
-    """Records on the app's broker inside the block. On the memory broker, what the app submits is stored first."""
+    """Records on the app's broker inside the block. On the memory broker, what the app submits is stored first.
+
+    Raises `StoreTaken` where the store belongs to another memory broker, or to recorders on another kind of broker."""
     settings = app.settings
     retention = Retention(
         task_s=settings.keep_results_s, payload_s=settings.keep_payloads_s, letter_s=settings.keep_letters_s
@@ -36,9 +40,13 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
         broker = app.new_broker("recorder")
         await broker.open()
         stack.push_async_callback(broker.aclose)
+        hold = await stack.enter_async_context(
+            holding(store, is_memory=settings.is_memory, place=without_password(store_url))
+        )
         recorder = await stack.enter_async_context(
             recording(broker, store, is_memory=settings.is_memory, retention=retention)
         )
+        recorder.watch(hold.renew(), "hold")
         desk = Desk(
             recorder,
             None if is_for_any_app else app,

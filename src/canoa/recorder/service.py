@@ -95,6 +95,10 @@ class Recorder:
         """Never returns; raises why it can no longer record."""
         await asyncio.shield(self._failed)
 
+    def watch(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        """Run it until `stop`; should it raise, the recorder can no longer record."""
+        self._spawn(work, name)
+
     async def stop(self) -> None:
         """Take nothing new; what is in hand is written, or left to the broker."""
         for consumer in self._consumers:

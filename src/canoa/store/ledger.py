@@ -23,6 +23,7 @@ from canoa.store.port import (
     End,
     Ended,
     NewTask,
+    Owe,
     Progress,
     Redrive,
     Sent,
@@ -104,7 +105,7 @@ def needs_of(changes: Iterable[Change]) -> Needs:
                 needs.tasks[plain(change.task_id)] = None
                 if change.outcome.value in _BURIED:
                     needs.messages[plain(change.task_id)] = needs.letters[plain(change.task_id)] = None
-            case Progress():
+            case Progress() | Owe():
                 needs.tasks[plain(change.task_id)] = None
             case Bury():
                 needs.tasks[plain(change.letter.task_id)] = needs.letters[plain(change.letter.task_id)] = None
@@ -170,6 +171,8 @@ class Ledger:
                 return self._bury(change)
             case Redrive():
                 return self._redrive(change)
+            case Owe():
+                return self._owe(change)
             case Sent():
                 self.sent.append(change.seq)
                 return None
@@ -264,6 +267,13 @@ class Ledger:
         letter.redriven_ms = change.now_ms
         self.letters[letter.task_id] = letter
         self.outbox.append((task.id, pack(publication)))
+        return True
+
+    def _owe(self, change: Owe) -> bool:
+        task = self._tasks.get(plain(change.task_id))
+        if task is None or task.standing not in OPEN:
+            return False
+        self.outbox.append((task.id, pack(change.publication)))
         return True
 
     # --- Bookkeeping --------------------------------------------------------------------------------

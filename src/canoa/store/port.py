@@ -160,13 +160,20 @@ class Redrive(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
 
 
+class Owe(msgspec.Struct, frozen=True, kw_only=True):
+    """Put a task that has not ended into the outbox: the broker that had it forgot it. Answers whether it did."""
+
+    task_id: TaskId
+    publication: Publication
+
+
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """The broker has it: take it out of the outbox. Answers None."""
 
     seq: int
 
 
-Change: TypeAlias = Accept | End | Progress | Bury | Redrive | Sent
+Change: TypeAlias = Accept | End | Progress | Bury | Redrive | Owe | Sent
 Answer: TypeAlias = Accepted | Ended | bool | None
 
 
@@ -230,8 +237,11 @@ class Store(Protocol):
     async def tasks(self, wanted: TaskFilter, *, limit: int, before: Cursor | None = None) -> list[TaskRow]:
         """The newest first, by `submitted_ms` and id."""
 
-    async def unfinished(self, *, limit: int, after: Cursor | None = None) -> list[NewTask]:
-        """Tasks that have not ended, the oldest first: what a memory broker has forgotten."""
+    async def unfinished(
+        self, *, limit: int, after: Cursor | None = None, without_outbox: bool = False
+    ) -> list[NewTask]:
+        """Tasks that have not ended, the oldest first: what a memory broker has forgotten. `without_outbox`: leave out
+        those that are in there, and so will be published anyway."""
 
     async def letters(
         self, *, limit: int, action: ActionName | None = None, before: Cursor | None = None
@@ -249,6 +259,9 @@ class Store(Protocol):
         for one name ask for about the same time: an expiry more than twice `for_ms` from now is not believed."""
 
     async def release(self, name: str, owner: str) -> None: ...
+
+    async def holder(self, name: str) -> Lease | None:
+        """As it was taken or renewed last, also when it has expired; released: its `owner` is empty. None: never."""
 
     async def reserve(self, key: str, *, count: int, per_ms: float, burst: int, now_ms: int, within_ms: int) -> int:
         """Room for `count` starts under a rate of one per `per_ms`, with at most `burst` at once after a pause: the

@@ -85,8 +85,11 @@ class PostgresStore:
         rows = await self._ask(reads.task_page("postgresql", wanted, limit=limit, before=before))
         return [reads.task_row(row) for row in rows]
 
-    async def unfinished(self, *, limit: int, after: Cursor | None = None) -> list[NewTask]:
-        rows = await self._ask(reads.unfinished("postgresql", limit=limit, after=after))
+    async def unfinished(
+        self, *, limit: int, after: Cursor | None = None, without_outbox: bool = False
+    ) -> list[NewTask]:
+        asked = reads.unfinished("postgresql", limit=limit, after=after, without_outbox=without_outbox)
+        rows = await self._ask(asked)
         return [reads.new_task(row) for row in rows]
 
     async def letters(
@@ -110,6 +113,10 @@ class PostgresStore:
 
     async def release(self, name: str, owner: str) -> None:
         await self._link.write(partial(postgres_limits.release, name=name, owner=owner))
+
+    async def holder(self, name: str) -> Lease | None:
+        rows = await self._ask(reads.holder("postgresql", name))
+        return reads.lease_of(rows[0]) if rows else None
 
     async def reserve(self, key: str, *, count: int, per_ms: float, burst: int, now_ms: int, within_ms: int) -> int:
         work = partial(

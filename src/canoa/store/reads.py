@@ -17,8 +17,8 @@ from sqlalchemy.dialects.sqlite import pysqlite
 from canoa.execution.outcome import Outcome
 from canoa.store.ledger import OPEN
 from canoa.store.packing import plain, plain_or_none, unpack_message
-from canoa.store.port import Letter, NewTask, State, TaskFilter, TaskRow
-from canoa.store.schema import letters, tasks
+from canoa.store.port import Lease, Letter, NewTask, State, TaskFilter, TaskRow
+from canoa.store.schema import leases, letters, outbox, tasks
 from canoa.vocabulary import ActionName, NodeId, TaskId
 
 if TYPE_CHECKING:
@@ -74,8 +74,13 @@ def task_page(dialect: str, wanted: TaskFilter, *, limit: int, before: Cursor | 
     return _asked(query, action=plain_or_none(wanted.action), limit=limit, **_place(before))
 
 
-def unfinished(dialect: str, *, limit: int, after: Cursor | None) -> Asked:
-    return _asked(_unfinished_query(dialect, is_first=after is None), limit=limit, **_place(after))
+def unfinished(dialect: str, *, limit: int, after: Cursor | None, without_outbox: bool) -> Asked:
+    query = _unfinished_query(dialect, is_first=after is None, without_outbox=without_outbox)
+    return _asked(query, limit=limit, **_place(after))
+
+
+def holder(dialect: str, name: str) -> Asked:
+    return _asked(_holder_query(dialect), name=plain(name))
 
 
 def letter(dialect: str, task_id: TaskId) -> Asked:
@@ -138,6 +143,10 @@ def letter_of(row: Row) -> Letter:
     )
 
 
+def lease_of(row: Row) -> Lease:
+    return Lease(name=row[0], owner=row[1], epoch=row[2], expires_ms=row[3])
+
+
 # --- The queries, each built once -------------------------------------------------------------------
 
 
@@ -165,11 +174,17 @@ def _page_query(dialect: str, standings: tuple[str, ...] | None, *, by_action: b
 
 
 @cache
-def _unfinished_query(dialect: str, *, is_first: bool) -> Query:
-    chosen = _merged(_STATES, [], newest_first=False, is_first=is_first)
+def _unfinished_query(dialect: str, *, is_first: bool, without_outbox: bool) -> Query:
+    conditions = [tasks.c.id.not_in(sa.select(outbox.c.task_id))] if without_outbox else []
+    chosen = _merged(_STATES, conditions, newest_first=False, is_first=is_first)
     columns = (tasks.c.id, tasks.c.action, tasks.c.submitted_ms, tasks.c.due_ms, tasks.c.reply_to, tasks.c.message)
     query = sa.select(*columns).where(tasks.c.id.in_(chosen))
     return _compiled(dialect, query.order_by(*_order(tasks.c.submitted_ms, tasks.c.id, newest_first=False)))
+
+
+@cache
+def _holder_query(dialect: str) -> Query:
+    return _compiled(dialect, sa.select(*leases.c).where(leases.c.name == sa.bindparam("name")))
 
 
 @cache

@@ -94,8 +94,11 @@ class SqliteStore:
         rows = await self._ask(reads.task_page("sqlite", wanted, limit=limit, before=before))
         return [reads.task_row(row) for row in rows]
 
-    async def unfinished(self, *, limit: int, after: Cursor | None = None) -> list[NewTask]:
-        rows = await self._ask(reads.unfinished("sqlite", limit=limit, after=after))
+    async def unfinished(
+        self, *, limit: int, after: Cursor | None = None, without_outbox: bool = False
+    ) -> list[NewTask]:
+        asked = reads.unfinished("sqlite", limit=limit, after=after, without_outbox=without_outbox)
+        rows = await self._ask(asked)
         return [reads.new_task(row) for row in rows]
 
     async def letters(
@@ -125,6 +128,10 @@ class SqliteStore:
 
     async def release(self, name: str, owner: str) -> None:
         await self._writer.write(partial(sqlite_limits.release, name=name, owner=owner))
+
+    async def holder(self, name: str) -> Lease | None:
+        rows = await self._ask(reads.holder("sqlite", name))
+        return reads.lease_of(rows[0]) if rows else None
 
     async def reserve(self, key: str, *, count: int, per_ms: float, burst: int, now_ms: int, within_ms: int) -> int:
         work = partial(

@@ -69,6 +69,16 @@ async def test_of_several_programs_one_gets_the_lease(open_store: OpenStore) -> 
     assert sum(lease is not None for lease in taken) == 1
 
 
+async def test_the_last_owner_of_a_lease_is_known_also_when_it_has_expired(store: Store) -> None:
+    assert await store.holder("timers") is None
+
+    taken = await take(store, "me")
+    assert await store.holder("timers") == taken
+
+    await store.release("timers", "me")
+    assert await store.holder("timers") == Lease(name="timers", owner="", epoch=1, expires_ms=0)
+
+
 async def test_a_lease_taken_by_a_clock_a_year_ahead_is_free(store: Store) -> None:
     await take(store, "me", at_ms=NOW_MS + YEAR_MS)
 

@@ -7,9 +7,10 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contract.store.words import NOW_MS, accept, accepted, applied
+from tests.contract.store.words import NOW_MS, accept, accepted, applied, ended
 
-from canoa.store.port import Sent
+from canoa.store.port import Owe, Sent
+from canoa.vocabulary import TaskId
 
 if TYPE_CHECKING:
     from tests.contract.store.conftest import OpenStore
@@ -66,6 +67,24 @@ async def test_a_task_known_before_owes_nothing_new(owing_three: Store) -> None:
     await applied(owing_three, accept("a", outbox=True))
 
     assert len(await owing_three.take_outbox(now_ms=NOW_MS, limit=10, for_ms=1000)) == 3
+
+
+async def test_what_a_broker_forgot_is_owed_unless_it_has_ended(owing_three: Store) -> None:
+    await accepted(owing_three, "d", "e")
+    await ended(owing_three, "e")
+
+    assert [task.id for task in await owing_three.unfinished(limit=10, without_outbox=True)] == ["d"]
+    assert await applied(owing_three, owe("d"), owe("e"), owe("unknown")) == [True, False, False]
+
+    assert await owing_three.unfinished(limit=10, without_outbox=True) == []
+    assert len(await owing_three.unfinished(limit=10)) == 4
+    assert ids(await owing_three.take_outbox(now_ms=NOW_MS, limit=10, for_ms=1000)) == ["a", "b", "c", "d"]
+
+
+def owe(task_id: str) -> Owe:
+    publication = accept(task_id, outbox=True).outbox
+    assert publication is not None
+    return Owe(task_id=TaskId(task_id), publication=publication)
 
 
 async def test_several_programs_take_each_message_once(open_store: OpenStore) -> None:
