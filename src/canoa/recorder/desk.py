@@ -13,7 +13,7 @@ from canoa.action import Options
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.client import outgoing
-from canoa.errors import CanoaError, NotDead, QueueMissing, SettingError, UnknownTask
+from canoa.errors import CanoaError, NotDead, SettingError, UnknownTask
 from canoa.execution.outcome import Outcome
 from canoa.recorder import showing
 from canoa.recorder.times import as_time, now_ms
@@ -273,7 +273,7 @@ class Desk:
     async def _depth(self, action: ActionName) -> tuple[int | None, int | None]:
         try:
             depth = await self._recorder.broker.depth(topology.action_queue_name(action))
-        except (QueueMissing, CanoaError):
+        except CanoaError:
             return None, None
         return depth.messages, depth.consumers
 
