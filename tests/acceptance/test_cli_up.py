@@ -241,6 +241,22 @@ def test_a_second_one_in_the_same_folder_says_who_is_there(offline: Shell) -> No
     assert f"`canoa up {SHOP}` (process {process.pid}, since " in second.stderr
 
 
+def test_a_second_one_on_the_same_store_in_another_folder_says_whose_it_is(offline: Shell, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'shared.db'}"
+    first, _ = start_up(offline, "--store", store)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    other = Shell(tmp_path, folder=elsewhere, env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"})
+
+    second = other.canoa("up", SHOP, "--port", "0", "--store", store)
+    first.kill()
+    start_up(other, "--store", store)
+    other.close()
+
+    assert (second.returncode, second.stdout) == (2, "")
+    assert f"shared.db belongs to the memory broker of process {first.pid} on " in second.stderr
+
+
 @pytest.mark.rabbitmq
 def test_with_a_real_broker_the_next_step_is_a_call(offline: Shell, rabbit_url: str) -> None:
     online = offline
