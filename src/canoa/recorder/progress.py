@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
+from canoa.recorder.times import now_ms
 from canoa.store.port import Progress
 from canoa.vocabulary import NodeId, TaskId
 
@@ -35,7 +36,7 @@ class ProgressWriter:
         for event in latest.values():
             change = Progress(
                 task_id=TaskId(event.task_id),
-                at_ms=_as_ms(event.at),
+                at_ms=min(now_ms(), _as_ms(event.at)),  # by a clock that may be ahead
                 fraction=event.progress,
                 text=event.text,
                 node_id=NodeId(event.node_id) if event.node_id else None,

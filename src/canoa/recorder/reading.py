@@ -66,7 +66,7 @@ def end(message: Message, now_ms: int) -> End:
         outcome=outcome,
         result=msgspec.structs.replace(message, headers={}),
         ended_ms=now_ms,
-        started_ms=_number(headers.get(result.STARTED)),
+        started_ms=_past_ms(headers.get(result.STARTED), now_ms),
         attempts=_number(headers.get(task.ATTEMPT)) or 1,
         node_id=NodeId(_name(headers.get(result.NODE))),
         error=None if what is None else _said(what),
@@ -80,7 +80,7 @@ def letter(message: Message, now_ms: int) -> Bury:
     headers = message.headers
     origin = _name(headers.get(result.ORIGIN))
     task_id = TaskId(_text(message.message_id)[:MAX_ID_CHARS] or _made_up_id(message))
-    dead_ms = _number(headers.get(result.DEAD_SINCE)) or now_ms
+    dead_ms = _past_ms(headers.get(result.DEAD_SINCE), now_ms) or now_ms
     try:
         reason = Outcome(_text(headers.get(result.REASON)))
     except ValueError:
@@ -121,6 +121,12 @@ def _text(value: object) -> str:
 
 def _name(value: object) -> str:
     return _text(value).encode(errors="replace")[:MAX_NAME_BYTES].decode(errors="ignore")
+
+
+def _past_ms(value: object, now_ms: int) -> int | None:
+    """What is over cannot lie ahead: it would stand first in every list, and outlive its retention."""
+    at_ms = _number(value)
+    return None if at_ms is None else min(at_ms, now_ms)
 
 
 def _number(value: object) -> int | None:

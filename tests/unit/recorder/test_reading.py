@@ -118,3 +118,11 @@ def test_names_that_others_claim_are_cut_to_what_fits_into_a_routing_key() -> No
 
     assert len(reading.letter(message, NOW_MS).letter.origin.encode()) == 255
     assert len(reading.end(told, NOW_MS).action) == 255
+
+
+@pytest.mark.parametrize("header", [result.DEAD_SINCE, result.STARTED])
+def test_what_claims_to_have_happened_in_the_future_happened_now(header: str) -> None:
+    message = Message(body=b"1", type="ok", correlation_id="a", message_id="a", headers={header: NOW_MS + 86_400_000})
+
+    assert reading.letter(message, NOW_MS).letter.dead_ms == NOW_MS
+    assert reading.end(message, NOW_MS).started_ms in (None, NOW_MS)
