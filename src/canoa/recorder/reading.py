@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -16,12 +15,12 @@ from canoa.store.port import Bury, End, Letter, NewTask
 from canoa.urn import action_name
 from canoa.vocabulary import ActionName, NodeId, TaskId
 from canoa.wire import result, task
-from canoa.wire.ids import made_at_s
+from canoa.wire.ids import MAX_ID_CHARS, is_usable_id, made_at_s, made_up_id
+from canoa.wire.letter import run_of
 
 if TYPE_CHECKING:
     from canoa.broker.port import Message
 
-MAX_ID_CHARS: Final = 255
 MAX_NAME_BYTES: Final = 255
 """Of names that others claim: what fits into a routing key, and into PostgreSQL's indexes (2,704 bytes in all)."""
 
@@ -33,7 +32,7 @@ def new_task(message: Message, now_ms: int) -> NewTask:
     except WrongUse as exc:
         raise Undecodable(f"a task to keep names no action in its type: {exc}") from exc
     known = task.read(message, action)
-    if not 0 < len(known.id) <= MAX_ID_CHARS or not known.id.isprintable():
+    if not is_usable_id(known.id):
         raise Undecodable(f"task id {known.id!r:.80} is not 1 to {MAX_ID_CHARS} printable characters")
     kept = msgspec.structs.replace(message, reply_to=topology.RESULTS, expiration_s=None, persistent=True)
     made_s = made_at_s(known.id)
@@ -57,8 +56,8 @@ def end(message: Message, now_ms: int) -> End:
         outcome = Outcome(message.type or "")
     except ValueError as exc:
         raise Undecodable(f"a result with type {message.type!r:.40} says nothing about how its task ended") from exc
-    if not 0 < len(task_id) <= MAX_ID_CHARS:
-        raise Undecodable("a result names no task in its correlation id")
+    if not is_usable_id(task_id):
+        raise Undecodable(f"a result names no task in its correlation id, which is {task_id!r:.80}")
     what = None if outcome is Outcome.OK else _failure(message)
     return End(
         task_id=task_id,
@@ -71,7 +70,7 @@ def end(message: Message, now_ms: int) -> End:
         node_id=NodeId(_name(headers.get(result.NODE))),
         error=None if what is None else _said(what),
         traceback="" if what is None else what.traceback,
-        run=_number(headers.get(task.RUN)) or 0,
+        run=run_of(message),
     )
 
 
@@ -79,14 +78,16 @@ def letter(message: Message, now_ms: int) -> Bury:
     """A dead letter from the broker. Also of a message that never was a task: a person shall see it."""
     headers = message.headers
     origin = _name(headers.get(result.ORIGIN))
-    task_id = TaskId(_text(message.message_id)[:MAX_ID_CHARS] or _made_up_id(message))
+    task_id = TaskId(message.message_id or "")
     dead_ms = _past_ms(headers.get(result.DEAD_SINCE), now_ms) or now_ms
     try:
         reason = Outcome(_text(headers.get(result.REASON)))
     except ValueError:
         reason = Outcome.REFUSED
     told = Letter(
-        task_id=task_id,
+        task_id=task_id
+        if is_usable_id(task_id)
+        else made_up_id(origin, task_id.encode(errors="replace") + message.body),
         action=ActionName(origin.removeprefix(topology.action_queue_name(""))),
         reason=reason,
         error=_text(headers.get(result.ERROR)),
@@ -97,11 +98,6 @@ def letter(message: Message, now_ms: int) -> Bury:
         dead_ms=dead_ms,
     )
     return Bury(letter=told, message=message)
-
-
-def _made_up_id(message: Message) -> str:
-    """The same whenever it is read, so that the letter is kept once, and no other takes its place."""
-    return f"unknown-{hashlib.sha256(message.body).hexdigest()[:24]}"
 
 
 def _failure(message: Message) -> result.Failure:

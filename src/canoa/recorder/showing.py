@@ -15,13 +15,14 @@ from canoa.store.port import Cursor
 from canoa.vocabulary import TaskId
 from canoa.wire import packing
 from canoa.wire import result as result_wire
+from canoa.wire.ids import MAX_ID_CHARS
 
 if TYPE_CHECKING:
     from canoa.action import Action
     from canoa.broker.port import Message
     from canoa.store.port import Letter, TaskRow
 
-_CURSOR: Final = re.compile(r"([0-9]{1,15}):([^\x00-\x1f\x7f]{1,128})")
+_CURSOR: Final = re.compile(rf"([0-9]{{1,15}}):([^\x00-\x1f\x7f]{{1,{MAX_ID_CHARS}}})")
 """What `cursor` writes, and what every store can compare: no number beyond its integers, no NUL."""
 
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from typing import Final
 
 from canoa.vocabulary import TaskId
+
+MAX_ID_CHARS: Final = 128
+"""Of ids that others choose, for whoever keeps, shows or asks for a task."""
 
 
 def new_task_id() -> TaskId:
@@ -28,12 +32,23 @@ def task_id_of_key(action: str, key: str) -> TaskId:
 
 def made_at_s(task_id: TaskId) -> float | None:
     """When an id of ours was made, in epoch seconds; None for ids of others."""
-    if len(task_id) != 32 or task_id[12] != "7":
+    if len(task_id) != 32 or task_id[12] != "7" or not task_id.isalnum():  # a sign is no digit, though `int` takes one
         return None
     try:
         return int(task_id[:12], 16) / 1000
     except ValueError:
         return None
+
+
+def is_usable_id(text: str) -> bool:
+    """Whether a task with this id can be kept, shown and asked for."""
+    return 0 < len(text) <= MAX_ID_CHARS and text.isprintable()
+
+
+def made_up_id(origin: str, body: bytes) -> TaskId:
+    """For a message from the queue `origin` that has no usable id: the same whenever it is read, and no other's."""
+    digest = hashlib.sha256(f"{origin}\n".encode(errors="replace") + body).hexdigest()
+    return TaskId(f"unknown-{digest[:24]}")
 
 
 def new_client_id() -> str:

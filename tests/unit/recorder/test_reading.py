@@ -15,9 +15,10 @@ from canoa.errors import CanoaError, Undecodable
 from canoa.execution.outcome import Outcome
 from canoa.recorder import reading, showing
 from canoa.recorder.times import as_time
-from canoa.store.port import Accept, State, TaskFilter
+from canoa.store.port import Accept, Cursor, State, TaskFilter
 from canoa.store.sqlite import SqliteStore
 from canoa.wire import result, task
+from canoa.wire.ids import MAX_ID_CHARS, is_usable_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,12 +113,12 @@ def test_letters_without_an_id_are_kept_each_and_the_same_one_once() -> None:
     assert ids[0] == ids[2]
 
 
-def test_names_that_others_claim_are_cut_to_what_fits_into_a_routing_key() -> None:
-    message = Message(body=b"", headers={result.ORIGIN: "\N{SNOWMAN}" * 5000, result.ACTION: "a" * 5000})
-    told = msgspec.structs.replace(message, type=Outcome.OK.value, correlation_id="a")
+def test_letters_without_an_id_from_two_queues_do_not_replace_each_other() -> None:
+    letters = [Message(body=b"{}", headers={result.ORIGIN: f"canoa.action.shop.{name}"}) for name in ("buy", "sell")]
 
-    assert len(reading.letter(message, NOW_MS).letter.origin.encode()) == 255
-    assert len(reading.end(told, NOW_MS).action) == 255
+    first, second = (reading.letter(message, NOW_MS).letter.task_id for message in letters)
+
+    assert first != second
 
 
 @pytest.mark.parametrize("header", [result.DEAD_SINCE, result.STARTED])
@@ -126,3 +127,35 @@ def test_what_claims_to_have_happened_in_the_future_happened_now(header: str) ->
 
     assert reading.letter(message, NOW_MS).letter.dead_ms == NOW_MS
     assert reading.end(message, NOW_MS).started_ms in (None, NOW_MS)
+
+
+@pytest.mark.parametrize("task_id", ["a" * 129, "line\nfeed", "nul\x00"])
+def test_an_id_that_nobody_could_ask_for_is_refused_everywhere(task_id: str) -> None:
+    message = Message(body=b"{}", type="shop.buy", message_id=task_id, correlation_id=task_id)
+
+    with pytest.raises(Undecodable):
+        reading.new_task(message, NOW_MS)
+    with pytest.raises(Undecodable):
+        reading.end(msgspec.structs.replace(message, type="ok"), NOW_MS)
+    assert is_usable_id(reading.letter(message, NOW_MS).letter.task_id)
+
+
+def test_a_page_may_end_at_every_id_that_is_kept() -> None:
+    task_id = "\N{SNOWMAN}" * MAX_ID_CHARS
+    kept = reading.new_task(Message(body=b"{}", type="shop.buy", message_id=task_id), NOW_MS)
+
+    assert showing.read_cursor(showing.cursor(kept.submitted_ms, kept.id)) == Cursor(NOW_MS, kept.id)
+
+
+def test_a_task_was_never_submitted_before_there_were_clocks() -> None:
+    task_id = "-" + "f" * 11 + "7" + "0" * 19
+
+    assert reading.new_task(Message(body=b"{}", type="shop.buy", message_id=task_id), NOW_MS).submitted_ms == NOW_MS
+
+
+def test_names_that_others_claim_are_cut_to_what_fits_into_a_routing_key() -> None:
+    message = Message(body=b"", headers={result.ORIGIN: "\N{SNOWMAN}" * 5000, result.ACTION: "a" * 5000})
+    told = msgspec.structs.replace(message, type=Outcome.OK.value, correlation_id="a")
+
+    assert len(reading.letter(message, NOW_MS).letter.origin.encode()) == 255
+    assert len(reading.end(told, NOW_MS).action) == 255
