@@ -19,6 +19,7 @@ from canoa.execution.prefetch import RunTimeEstimate
 from canoa.logs import get_logger
 from canoa.wire import packing, result, task
 from canoa.wire.codec import ContentType
+from canoa.wire.ids import made_up_id
 from canoa.worker.metrics import ActionStats
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class Offer:
         """Not even a task: nothing in it can be trusted, so no answer, but a dead letter that says why."""
         self.stats.outcomes[Outcome.REFUSED] += 1
         log.warning("message_refused", action=self.name, reason=why)
-        self._bury(_with_id(delivery.message), delivery, Outcome.REFUSED, result.failure(why))
+        self._bury(self._with_id(delivery.message), delivery, Outcome.REFUSED, result.failure(why))
 
     def recount(self, known: Task, delivery: Delivery, crashes: int, *, as_suspect: bool) -> None:
         log.warning("task_redelivered", **telemetry.facts(known), crashes=crashes, runs_alone=as_suspect)
@@ -195,7 +196,7 @@ class Offer:
         if delivery.is_settled:
             self._settler.dropped()
             return
-        message = _with_id(delivery.message)
+        message = self._with_id(delivery.message)
         self._settler.send_then_ack(Publication(message=message, key=self._home(delivery)), delivery)
 
     def _home(self, delivery: Delivery) -> str:
@@ -204,7 +205,7 @@ class Offer:
 
     def wait(self, delivery: Delivery, wait_s: float) -> None:
         """To a rung, and back to the queue it came from: not an attempt, not a crash."""
-        waiting = ladder.towards(self._home(delivery), task.again(_with_id(delivery.message)), wait_s)
+        waiting = ladder.towards(self._home(delivery), task.again(self._with_id(delivery.message)), wait_s)
         self._settler.send_then_ack(waiting, delivery, if_unsendable=partial(self._set_aside, delivery))
 
     def requeue(self, delivery: Delivery) -> None:
@@ -219,7 +220,7 @@ class Offer:
     def _set_aside(self, delivery: Delivery, why: str) -> None:
         """It cannot be sent on as it is: a dead letter without the headers that others gave it."""
         log.error("message_set_aside", action=self.name, message_id=delivery.message.message_id, reason=why)
-        bare = msgspec.structs.replace(_with_id(delivery.message), headers={})
+        bare = msgspec.structs.replace(self._with_id(delivery.message), headers={})
         self._bury(bare, delivery, Outcome.REFUSED, result.failure(why))
 
     def _bury(self, message: Message, delivery: Delivery, reason: Outcome, what: result.Failure) -> None:
@@ -230,7 +231,8 @@ class Offer:
         aside = partial(self._set_aside, delivery) if message.headers else None
         self._settler.send_then_ack(dead, delivery, if_unsendable=aside)
 
-
-def _with_id(message: Message) -> Message:
-    """Publishing needs one; a task has one, but whatever else came to its queue may not."""
-    return message if message.message_id else msgspec.structs.replace(message, message_id="unknown")
+    def _with_id(self, message: Message) -> Message:
+        """Publishing needs one; a task has one, but whatever else came to its queue may not."""
+        if message.message_id:
+            return message
+        return msgspec.structs.replace(message, message_id=made_up_id(self.queue, message.body))
