@@ -17,6 +17,7 @@ from canoa.execution import rules, suspicion
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.recorder import reading
+from canoa.recorder.posting import is_hopeless, post
 from canoa.recorder.repeating import REPEAT_AFTER_S, Errands, is_lasting
 from canoa.recorder.times import as_time, now_ms
 from canoa.store.port import Accept, Accepted, Cursor, End
@@ -182,24 +183,21 @@ class Acceptor:
     # --- Onwards --------------------------------------------------------------------------------------
 
     def _publish(self, task: NewTask, delivery: Delivery | None = None) -> None:
-        try:
-            self._broker.post(_publication(task), partial(self._on_published, task, delivery))
-        except ValueError as exc:  # headers that came from elsewhere, and that we cannot send
-            self._on_published(task, delivery, WrongUse(f"its message cannot be sent on: {exc}"))
+        post(self._broker, _publication(task), partial(self._on_published, task, delivery))
 
     def _on_published(self, task: NewTask, delivery: Delivery | None, outcome: PublishOutcome) -> None:
-        if isinstance(outcome, Unroutable):
-            self._errands.start(partial(self._refuse, task, delivery, UnknownAction(task.action)), "refuse")
-        elif outcome is not None and is_lasting(outcome):
-            self._errands.start(partial(self._refuse, task, delivery, outcome), "refuse")
+        if is_hopeless(outcome):
+            error = UnknownAction(task.action) if isinstance(outcome, Unroutable) else outcome
+            self._errands.start(partial(self._refuse, task, delivery, error), "refuse")
         elif outcome is not None:
             log.warning("task_not_published", task_id=task.id, reason=str(outcome))
             self._loop.call_later(REPEAT_AFTER_S, self._publish, task, delivery)
         elif delivery is not None:
             delivery.settle()
 
-    async def _refuse(self, task: NewTask, delivery: Delivery | None, error: CanoaError) -> None:
-        """No worker will ever get it: it ends as refused, and waits among the dead letters for a person."""
+    async def _refuse(self, task: NewTask, delivery: Delivery | None, error: PublishOutcome) -> None:
+        """Nobody offers its action, or no message can carry it: it ends as refused, and waits among the dead letters
+        for somebody who does something about it."""
         what = result.failure(str(error), error_type=type(error).__name__, attempts=0)
         await self._end_badly(task, Outcome.REFUSED, what)
         if delivery is not None:
@@ -244,9 +242,8 @@ class Acceptor:
                 await self._end_badly(task, Outcome.POISONED, what)
             case rules.Recount(as_suspect=True):
                 suspect = topology.suspect_queue_name(task.action)
-                self._broker.post(
-                    Publication(message=task.message, key=suspect), partial(self._on_published, task, None)
-                )
+                alone = Publication(message=task.message, key=suspect)
+                post(self._broker, alone, partial(self._on_published, task, None))
             case _:
                 self._publish(task)
 

@@ -13,6 +13,7 @@ from canoa.broker.port import Publication
 from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown, Undecodable
 from canoa.logs import get_logger
 from canoa.recorder import reading
+from canoa.recorder.posting import post
 from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import as_time, now_ms
 from canoa.wire.event import Event
@@ -104,38 +105,27 @@ class Ending:
 
     def _tell(self, change: End, queues: tuple[str, ...], then: Callable[[], None]) -> None:
         """Not mandatory: a caller that is gone can ask again by the task's id."""
-        telling = _Telling(len(queues), then)
+        missing = len(queues)
+
+        def on_outcome(publication: Publication, outcome: PublishOutcome) -> None:
+            nonlocal missing
+            if isinstance(outcome, DeliveryUnknown):
+                post(self._broker, publication, partial(on_outcome, publication))
+                return
+            if isinstance(outcome, BrokerUnreachable) and not self._is_stopped:
+                # Acknowledged now, over the other link, nobody would ever tell them.
+                again = partial(post, self._broker, publication, partial(on_outcome, publication))
+                self._loop.call_later(REPEAT_AFTER_S, again)
+                return
+            if outcome is not None:
+                log.warning("caller_not_told", task_id=change.task_id, queue=publication.key, reason=str(outcome))
+            missing -= 1
+            if not missing:
+                then()
+
         for queue in queues:
             told = Publication(message=change.result, key=queue, mandatory=False)
-            self._post(told, telling)
-
-    def _post(self, told: Publication, telling: _Telling) -> None:
-        self._broker.post(told, partial(self._on_told, told, telling))
-
-    def _on_told(self, told: Publication, telling: _Telling, outcome: PublishOutcome) -> None:
-        if isinstance(outcome, DeliveryUnknown):
-            self._post(told, telling)
-        elif isinstance(outcome, BrokerUnreachable) and not self._is_stopped:
-            # Acknowledged now, over the other link, nobody would ever tell them.
-            self._loop.call_later(REPEAT_AFTER_S, self._post, told, telling)
-        else:
-            telling.on_one_told()
-
-
-class _Telling:
-    """Counts who has been told of one result. Not a closure that names itself: such a circle per task, with the result
-    in it, would live until the garbage collector comes, and a recorder lets that come rarely."""
-
-    __slots__ = ("_missing", "_then")
-
-    def __init__(self, missing: int, then: Callable[[], None]) -> None:
-        self._missing = missing
-        self._then = then
-
-    def on_one_told(self) -> None:
-        self._missing -= 1
-        if not self._missing:
-            self._then()
+            post(self._broker, told, partial(on_outcome, told))
 
 
 def _settle(delivery: Delivery) -> None:

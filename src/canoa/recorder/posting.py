@@ -1,0 +1,27 @@
+"""Sending what others wrote: the protocol may be unable to carry it on, and that is an outcome like every other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from canoa.errors import Unroutable, WrongUse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canoa.broker.port import Broker, Publication, PublishOutcome
+
+
+def post(broker: Broker, publication: Publication, on_outcome: Callable[[PublishOutcome], None]) -> None:
+    """As `Broker.post`, with a plain `WrongUse` as the outcome where that would raise: foreign headers and ours
+    together may not fit into a frame."""
+    try:
+        broker.post(publication, on_outcome)
+    except ValueError as exc:
+        asyncio.get_running_loop().call_soon(on_outcome, WrongUse(str(exc)))
+
+
+def is_hopeless(outcome: PublishOutcome) -> bool:
+    """Whether sending the same again would fail the same way. What a permission can mend is not."""
+    return isinstance(outcome, Unroutable) or type(outcome) is WrongUse
