@@ -17,10 +17,11 @@ from canoa.execution import rules, suspicion
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.recorder import reading
+from canoa.recorder.ending import bad_end
 from canoa.recorder.posting import is_hopeless, post
 from canoa.recorder.repeating import REPEAT_AFTER_S, Errands, is_lasting
 from canoa.recorder.times import as_time, now_ms
-from canoa.store.port import Accept, Accepted, Cursor, End
+from canoa.store.port import Accept, Accepted, Cursor
 from canoa.wire import result
 from canoa.wire.event import Event
 from canoa.wire.letter import run_of
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from canoa.recorder.grouping import GroupWriter
     from canoa.recorder.metrics import RecorderStats
     from canoa.recorder.outbox import Outbox
-    from canoa.store.port import Answer, NewTask, Store
+    from canoa.store.port import Answer, End, NewTask, Store
     from canoa.vocabulary import ActionName, TaskId
 
 log = get_logger(__name__)
@@ -199,22 +200,9 @@ class Acceptor:
         """Nobody offers its action, or no message can carry it: it ends as refused, and waits among the dead letters
         for somebody who does something about it."""
         what = result.failure(str(error), error_type=type(error).__name__, attempts=0)
-        await self._end_badly(task, Outcome.REFUSED, what)
+        await self._ending.end(_bad_end(task, Outcome.REFUSED, what))
         if delivery is not None:
             delivery.settle()
-
-    async def _end_badly(self, task: NewTask, outcome: Outcome, what: result.Failure) -> None:
-        change = End(
-            task_id=task.id,
-            action=task.action,
-            outcome=outcome,
-            result=result.failure_message(task.id, outcome, what),
-            ended_ms=now_ms(),
-            attempts=what.attempts,
-            error=what.message,
-            run=run_of(task.message),
-        )
-        await self._ending.end(change)
 
     async def publish_unfinished(self, crashes: Mapping[TaskId, int], policies: Mapping[ActionName, Policy]) -> int:
         """Once after a start on a broker that forgets: everything that was accepted before and has not ended.
@@ -239,7 +227,7 @@ class Acceptor:
         match suspicion.judge(policy, crashes):
             case rules.Poison():
                 what = result.failure(f"it was running when its process ended, {crashes} times", attempts=crashes)
-                await self._end_badly(task, Outcome.POISONED, what)
+                await self._ending.end(_bad_end(task, Outcome.POISONED, what))
             case rules.Recount(as_suspect=True):
                 suspect = topology.suspect_queue_name(task.action)
                 alone = Publication(message=task.message, key=suspect)
@@ -261,6 +249,10 @@ class Acceptor:
             self._stats.accepted += 1
             at = as_time(task.submitted_ms)
             self._events.tell(Event(kind="accepted", task_id=task.id, action=task.action, at=at))
+
+
+def _bad_end(task: NewTask, outcome: Outcome, what: result.Failure) -> End:
+    return bad_end(task.id, task.action, outcome, what=what, run=run_of(task.message))
 
 
 def _publication(task: NewTask) -> Publication:

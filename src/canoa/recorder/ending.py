@@ -16,16 +16,20 @@ from canoa.recorder import reading
 from canoa.recorder.posting import post
 from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import as_time, now_ms
+from canoa.store.port import End
+from canoa.wire import result
 from canoa.wire.event import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from canoa.broker.port import Broker, Delivery, PublishOutcome
+    from canoa.execution.outcome import Outcome
     from canoa.recorder.events import Events
     from canoa.recorder.grouping import GroupWriter
     from canoa.recorder.metrics import RecorderStats
-    from canoa.store.port import Answer, End, Ended
+    from canoa.store.port import Answer, Ended
+    from canoa.vocabulary import ActionName, TaskId
 
 log = get_logger(__name__)
 
@@ -126,6 +130,20 @@ class Ending:
         for queue in queues:
             told = Publication(message=change.result, key=queue, mandatory=False)
             post(self._broker, told, partial(on_outcome, told))
+
+
+def bad_end(task_id: TaskId, action: ActionName, outcome: Outcome, *, what: result.Failure, run: int) -> End:
+    """Of a task that ends here, not at a worker."""
+    return End(
+        task_id=task_id,
+        action=action,
+        outcome=outcome,
+        result=result.failure_message(task_id, outcome, what),
+        ended_ms=now_ms(),
+        attempts=what.attempts,
+        error=what.message,
+        run=run,
+    )
 
 
 def _settle(delivery: Delivery) -> None:

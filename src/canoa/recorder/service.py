@@ -38,6 +38,9 @@ log = get_logger(__name__)
 PREFETCH: Final = 1000
 """Enough for a group to be written while the next one comes."""
 
+PUBLISH_TIMEOUT_S: Final = 30.0
+"""As long as `submit_timeout_s` is by itself."""
+
 FORGET_EVERY_S: Final = 60.0
 FORGET_ROWS: Final = 1000
 
@@ -45,13 +48,15 @@ FORGET_ROWS: Final = 1000
 class Recorder:
     """On a broker and a store that are open; it closes neither."""
 
-    def __init__(self, broker: Broker, store: Store, *, is_memory: bool, retention: Retention) -> None:
+    def __init__(
+        self, broker: Broker, store: Store, *, is_memory: bool, retention: Retention, publish_timeout_s: float
+    ) -> None:
         self.stats = RecorderStats()
         self.store = store
         self.writer = GroupWriter(store)
         self.events = Events(broker, is_shared=not is_memory, on_progress=ProgressWriter(self.writer).on_event)
-        self.outbox = Outbox(broker, store, self.writer)
         self.ending = Ending(broker, self.writer, self.events, self.stats)
+        self.outbox = Outbox(broker, store, self.writer, ending=self.ending, publish_timeout_s=publish_timeout_s)
         self.acceptor = Acceptor(
             broker,
             store,
@@ -172,10 +177,21 @@ class Recorder:
 
 @asynccontextmanager
 async def recording(
-    broker: Broker, store: Store, *, is_memory: bool, retention: Retention | None = None
+    broker: Broker,
+    store: Store,
+    *,
+    is_memory: bool,
+    retention: Retention | None = None,
+    publish_timeout_s: float = PUBLISH_TIMEOUT_S,
 ) -> AsyncIterator[Recorder]:
-    """Ready inside, stopped at the end."""
-    recorder = Recorder(broker, store, is_memory=is_memory, retention=retention or Retention())
+    """Ready inside, stopped at the end. `publish_timeout_s`: how long the broker tries to send a message."""
+    recorder = Recorder(
+        broker,
+        store,
+        is_memory=is_memory,
+        retention=retention or Retention(),
+        publish_timeout_s=publish_timeout_s,
+    )
     try:
         await recorder.start()
         yield recorder

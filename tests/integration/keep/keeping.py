@@ -24,6 +24,7 @@ class Keeping:
         self.store_url = f"sqlite:///{folder}/canoa.db"
         self._stack = AsyncExitStack()
         self.hosted: Hosted
+        self._working: AsyncExitStack
 
     @property
     def desk(self) -> Any:
@@ -32,7 +33,11 @@ class Keeping:
     async def start(self) -> None:
         """A worker, and a recorder that goes after it."""
         self.hosted = await self._stack.enter_async_context(hosting(self.app, self.store_url))
-        await self._stack.enter_async_context(self.app.worker(drain_s=5))
+        self._working = await self._stack.enter_async_context(AsyncExitStack())
+        await self._working.enter_async_context(self.app.worker(drain_s=5))
+
+    async def stop_worker(self) -> None:
+        await self._working.aclose()
 
     async def another_recorder(self) -> Hosted:
         return await self._stack.enter_async_context(hosting(self.app, self.store_url))
