@@ -200,9 +200,7 @@ class Acceptor:
         """Nobody offers its action, or no message can carry it: it ends as refused, and waits among the dead letters
         for somebody who does something about it."""
         what = result.failure(str(error), error_type=type(error).__name__, attempts=0)
-        await self._ending.end(_bad_end(task, Outcome.REFUSED, what))
-        if delivery is not None:
-            delivery.settle()
+        await self._ending.end(_bad_end(task, Outcome.REFUSED, what), partial(_settle, delivery))
 
     async def publish_unfinished(self, crashes: Mapping[TaskId, int], policies: Mapping[ActionName, Policy]) -> int:
         """Once after a start on a broker that forgets: everything that was accepted before and has not ended.
@@ -237,18 +235,27 @@ class Acceptor:
 
     async def _tell_again(self, task: NewTask, delivery: Delivery | None) -> None:
         """The key is known and its task has ended: the caller hears at once how."""
-        answer = await self._store.result(task.id) if task.reply_to else None
-        if answer is not None and task.reply_to is not None:
-            told = Publication(message=answer, key=task.reply_to, mandatory=False)
-            await self._broker.publish(told)
-        if delivery is not None:
-            delivery.settle()
+        if task.reply_to is None:
+            _settle(delivery)
+            return
+        answer = await self._store.result(task.id)
+        if answer is not None:
+            self._ending.tell(answer, (task.reply_to,), partial(_settle, delivery))
+        elif delivery is not None:  # redriven in between, or forgotten: it is asked for anew
+            self._write(delivery, task, False)
+        else:
+            self._on_stored(task, await self._writer.apply(self._change(task)))
 
     def _count(self, task: NewTask, accepted: Accepted) -> None:
         if accepted.is_new:
             self._stats.accepted += 1
             at = as_time(task.submitted_ms)
             self._events.tell(Event(kind="accepted", task_id=task.id, action=task.action, at=at))
+
+
+def _settle(delivery: Delivery | None) -> None:
+    if delivery is not None:
+        delivery.settle()
 
 
 def _bad_end(task: NewTask, outcome: Outcome, what: result.Failure) -> End:

@@ -23,20 +23,27 @@ from canoa.wire.event import Event
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canoa.broker.port import Broker, Delivery, PublishOutcome
+    from canoa.broker.port import Broker, Delivery, Message, PublishOutcome
     from canoa.execution.outcome import Outcome
     from canoa.recorder.events import Events
     from canoa.recorder.grouping import GroupWriter
     from canoa.recorder.metrics import RecorderStats
-    from canoa.store.port import Answer, Ended
+    from canoa.store.port import Answer, Ended, Store
     from canoa.vocabulary import ActionName, TaskId
 
 log = get_logger(__name__)
 
 
+def _nothing_more() -> None:
+    pass
+
+
 class Ending:
-    def __init__(self, broker: Broker, writer: GroupWriter, events: Events, stats: RecorderStats) -> None:
+    def __init__(
+        self, broker: Broker, store: Store, writer: GroupWriter, *, events: Events, stats: RecorderStats
+    ) -> None:
         self._broker = broker
+        self._store = store
         self._writer = writer
         self._events = events
         self._stats = stats
@@ -57,12 +64,16 @@ class Ending:
             return
         self._write(delivery, change, delivery.redelivered)
 
-    async def end(self, change: End) -> bool:
-        """Ended by somebody else than a worker. True: it had not ended before."""
+    async def end(self, change: End, then: Callable[[], None] = _nothing_more) -> bool:
+        """Ended by somebody else than a worker. True: it had not ended before. `then` is called once all are told.
+
+        Repeat it after an error: its own commit may have been the first, with nobody told.
+        """
         ended: Ended = await self._writer.apply(change)
         if ended.is_first:
             self._count(change)
-            self._tell(change, ended.reply_to, _nothing_more)
+        answer = change.result if ended.is_first else await self._store.result(change.task_id)
+        self.tell(answer, ended.reply_to, then)
         return ended.is_first
 
     def _write(self, delivery: Delivery, change: End, is_again: bool) -> None:
@@ -81,7 +92,7 @@ class Ending:
             self._stats.duplicates += 1
         acknowledge = partial(_settle, delivery)
         if ended.reply_to and (ended.is_first or is_again):  # written before, perhaps, but perhaps not told
-            self._tell(change, ended.reply_to, acknowledge)
+            self.tell(change.result, ended.reply_to, acknowledge)
         else:
             acknowledge()
 
@@ -107,8 +118,11 @@ class Ending:
             )
         )
 
-    def _tell(self, change: End, queues: tuple[str, ...], then: Callable[[], None]) -> None:
+    def tell(self, answer: Message | None, queues: tuple[str, ...], then: Callable[[], None]) -> None:
         """Not mandatory: a caller that is gone can ask again by the task's id."""
+        if answer is None or not queues:
+            then()
+            return
         missing = len(queues)
 
         def on_outcome(publication: Publication, outcome: PublishOutcome) -> None:
@@ -122,13 +136,15 @@ class Ending:
                 self._loop.call_later(REPEAT_AFTER_S, again)
                 return
             if outcome is not None:
-                log.warning("caller_not_told", task_id=change.task_id, queue=publication.key, reason=str(outcome))
+                log.warning(
+                    "caller_not_told", task_id=answer.correlation_id, queue=publication.key, reason=str(outcome)
+                )
             missing -= 1
             if not missing:
                 then()
 
         for queue in queues:
-            told = Publication(message=change.result, key=queue, mandatory=False)
+            told = Publication(message=answer, key=queue, mandatory=False)
             post(self._broker, told, partial(on_outcome, told))
 
 
@@ -148,7 +164,3 @@ def bad_end(task_id: TaskId, action: ActionName, outcome: Outcome, *, what: resu
 
 def _settle(delivery: Delivery) -> None:
     delivery.settle()
-
-
-def _nothing_more() -> None:
-    pass

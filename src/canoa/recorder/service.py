@@ -55,7 +55,7 @@ class Recorder:
         self.store = store
         self.writer = GroupWriter(store)
         self.events = Events(broker, is_shared=not is_memory, on_progress=ProgressWriter(self.writer).on_event)
-        self.ending = Ending(broker, self.writer, self.events, self.stats)
+        self.ending = Ending(broker, store, self.writer, events=self.events, stats=self.stats)
         self.outbox = Outbox(broker, store, self.writer, ending=self.ending, publish_timeout_s=publish_timeout_s)
         self.acceptor = Acceptor(
             broker,

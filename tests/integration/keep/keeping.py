@@ -7,11 +7,14 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from canoa import Canoa
+from canoa.broker.port import Queue
 from canoa.recorder.hosting import Hosted, hosting
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
+
+    from canoa.broker.port import Broker, Delivery, Message
 
 WITHIN_S = 20.0
 
@@ -58,3 +61,16 @@ async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
             if await is_so():
                 return
             await asyncio.sleep(0.02)
+
+
+async def heard(raw: Broker, queue: str) -> asyncio.Future[Message]:
+    """The first message that comes to a queue of ours."""
+    heard: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+    def on_delivery(delivery: Delivery) -> None:
+        delivery.settle()
+        if not heard.done():
+            heard.set_result(delivery.message)
+
+    await raw.consume(queue, on_delivery, prefetch=1, topology=[Queue(name=queue, expires_s=60)])
+    return heard

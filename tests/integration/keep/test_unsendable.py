@@ -6,31 +6,17 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.keep.keeping import Keeping
+from tests.integration.keep.keeping import Keeping, heard
 from tests.integration.pool.pool import opened
 
 from canoa.broker import topology
-from canoa.broker.port import Message, Publication, Queue
+from canoa.broker.port import Message, Publication
 from canoa.wire.ids import new_task_id
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from canoa.broker.port import Broker, Delivery
-
 FRAME_BYTES = 131_072
-
-
-async def _heard(raw: Broker, queue: str) -> asyncio.Future[Message]:
-    heard: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-
-    def on_delivery(delivery: Delivery) -> None:
-        delivery.settle()
-        if not heard.done():
-            heard.set_result(delivery.message)
-
-    await raw.consume(queue, on_delivery, prefetch=1, topology=[Queue(name=queue, expires_s=60)])
-    return heard
 
 
 @pytest.mark.rabbitmq
@@ -43,7 +29,7 @@ async def test_a_task_to_keep_whose_headers_fill_the_frame_ends_as_refused(rabbi
         await keeping.start()
         task_id = new_task_id()
         async with opened(keeping.app) as raw:
-            heard = await _heard(raw, "r")
+            told_to_caller = await heard(raw, "r")
             overhead = 22 + 1 + 1 + len("r") + 1 + len(task_id) + 1 + len("shop.buy") + 4 + 1 + len("note") + 1 + 4
             full = Message(
                 body=b"{}",
@@ -55,7 +41,7 @@ async def test_a_task_to_keep_whose_headers_fill_the_frame_ends_as_refused(rabbi
             await raw.publish(Publication(message=full, key=topology.SUBMIT))
 
             async with asyncio.timeout(10):
-                told = await heard
+                told = await told_to_caller
         assert told.type == "refused"
         assert (await keeping.desk.task(task_id)).outcome == "refused"
         assert (await keeping.desk.letter(task_id)).action == "shop.buy"
