@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from canoa.broker import ladder, topology
 from canoa.broker.port import Publication
@@ -17,6 +17,7 @@ from canoa.execution import rules, suspicion
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.recorder import reading
+from canoa.recorder.doubts import Doubts
 from canoa.recorder.ending import bad_end
 from canoa.recorder.posting import is_hopeless, post
 from canoa.recorder.repeating import REPEAT_AFTER_S, Errands, is_lasting
@@ -27,7 +28,7 @@ from canoa.wire.event import Event
 from canoa.wire.letter import run_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from canoa.broker.port import Broker, Delivery, Message, PublishOutcome
     from canoa.execution.policy import Policy
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 PAGE: Final = 500
+
+T = TypeVar("T")
 
 
 class Acceptor:
@@ -69,6 +72,7 @@ class Acceptor:
         self._is_memory = is_memory
         self._loop = asyncio.get_running_loop()
         self._errands = Errands()
+        self._doubts = Doubts(store, self._errands, self._publish)
         self._offered: set[ActionName] = set()
         self._own: set[TaskId] | None = set()  # accepted since the start, until what was left before it is published
 
@@ -89,58 +93,79 @@ class Acceptor:
         self._offered.add(action)
 
     async def take(self, message: Message) -> Accepted:
-        """Return once it is stored; what comes at the same time shares the transaction."""
-        task = reading.new_task(message, now_ms())
-        await self.check_offered(task.action)
-        accepted: Accepted = await self._writer.apply(self._change(task))
-        self._on_stored(task, accepted)
-        return accepted
+        """Return once it is stored; what comes at the same time shares the transaction. Cancelled or not, what is
+        stored will run."""
+        [task] = await self._offered_tasks([message])
+        answered: asyncio.Future[Accepted | CanoaError] = self._loop.create_future()
+        self._post(task, partial(_resolve, answered))
+        return _accepted(await answered)
 
     async def take_each(self, messages: list[Message]) -> None:
         """Return once they are stored. Raises the first refusal; what was stored before it runs all the same."""
-        tasks = [reading.new_task(message, now_ms()) for message in messages]
-        for action in {task.action for task in tasks}:
-            await self.check_offered(action)
+        tasks = await self._offered_tasks(messages)
         missing = len(tasks)
         all_known: asyncio.Future[None] = self._loop.create_future()
 
-        def on_answer(task: NewTask, answer: Any) -> None:
+        def on_answer(answer: Accepted | CanoaError) -> None:
             nonlocal missing
             missing -= 1
-            if not isinstance(answer, CanoaError):
-                self._on_stored(task, answer)
-            elif not all_known.done():
+            if isinstance(answer, CanoaError) and not all_known.done():
                 all_known.set_exception(answer)
             if not missing and not all_known.done():
                 all_known.set_result(None)
 
         for task in tasks:
-            self._writer.post(self._change(task), partial(on_answer, task))
+            self._post(task, on_answer)
         if tasks:
             await all_known
 
     async def take_all(self, messages: list[Message]) -> list[Accepted]:
         """All or nothing."""
+        tasks = await self._offered_tasks(messages)
+        doubted = [self._doubts.take(task.id) for task in tasks]
+        answered: asyncio.Future[list[Accepted] | CanoaError] = self._loop.create_future()
+
+        def on_answer(answer: Any) -> None:
+            each = [answer] * len(tasks) if isinstance(answer, CanoaError) else answer
+            for task, is_doubted, one in zip(tasks, doubted, each, strict=True):
+                self._on_taken(task, is_doubted, one)
+            _resolve(answered, answer)
+
+        self._writer.post_all([self._change(task) for task in tasks], on_answer)
+        return _accepted(await answered)
+
+    async def _offered_tasks(self, messages: list[Message]) -> list[NewTask]:
         tasks = [reading.new_task(message, now_ms()) for message in messages]
         for action in {task.action for task in tasks}:
             await self.check_offered(action)
-        answers: list[Any] = await self._writer.apply_all([self._change(task) for task in tasks])
-        for task, accepted in zip(tasks, answers, strict=True):
-            self._on_stored(task, accepted)
-        return answers
+        return tasks
+
+    def _post(self, task: NewTask, then: Callable[[Accepted | CanoaError], None]) -> None:
+        is_doubted = self._doubts.take(task.id)
+
+        def on_answer(answer: Any) -> None:
+            self._on_taken(task, is_doubted, answer)
+            then(answer)
+
+        self._writer.post(self._change(task), on_answer)
+
+    def _on_taken(self, task: NewTask, is_doubted: bool, answer: Accepted | CanoaError) -> None:
+        """From the writer, so that no caller's end comes between storing and publishing."""
+        if not isinstance(answer, CanoaError):
+            self._on_stored(task, answer, is_doubted)
+        elif self._is_memory and not is_lasting(answer):
+            self._doubts.add(task)
 
     def _change(self, task: NewTask) -> Accept:
         return Accept(task=task, outbox=None if self._is_memory else _publication(task))
 
-    def _on_stored(self, task: NewTask, accepted: Accepted) -> None:
+    def _on_stored(self, task: NewTask, accepted: Accepted, is_doubted: bool = False) -> None:
         self._count(task, accepted)
         if accepted.is_ended:
             self._errands.start(partial(self._tell_again, task, None), "tell_again")
         elif not self._is_memory:
             self._outbox.kick()
-        elif accepted.is_new:
-            if self._own is not None:
-                self._own.add(task.id)
+        elif accepted.is_new or is_doubted:
             self._publish(task)
 
     # --- From the queue -----------------------------------------------------------------------------
@@ -251,6 +276,17 @@ class Acceptor:
             self._stats.accepted += 1
             at = as_time(task.submitted_ms)
             self._events.tell(Event(kind="accepted", task_id=task.id, action=task.action, at=at))
+
+
+def _resolve(answered: asyncio.Future[Any], answer: Any) -> None:
+    if not answered.done():
+        answered.set_result(answer)
+
+
+def _accepted(answer: T | CanoaError) -> T:
+    if isinstance(answer, CanoaError):
+        raise answer
+    return answer
 
 
 def _settle(delivery: Delivery | None) -> None:

@@ -31,12 +31,16 @@ class GroupWriter:
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[Change, Callable[[Answer | CanoaError], None]]] = deque()
+        self._whole: deque[tuple[Sequence[Change], Callable[[Sequence[Answer] | CanoaError], None]]] = deque()
         self._writing: asyncio.Task[None] | None = None
 
     def post(self, change: Change, on_answer: Callable[[Answer | CanoaError], None]) -> None:
         """Write it with the next group; `on_answer` hears the store's answer, or why it was not
         written: an error that is another change's own is not told."""
         self._waiting.append((change, on_answer))
+        self._start()
+
+    def _start(self) -> None:
         if self._writing is None:
             self._writing = self._loop.create_task(self._write(), name="recorder.write")
 
@@ -49,9 +53,10 @@ class GroupWriter:
             raise answer
         return answer
 
-    async def apply_all(self, changes: list[Change]) -> list[Answer]:
+    def post_all(self, changes: Sequence[Change], on_answer: Callable[[Sequence[Answer] | CanoaError], None]) -> None:
         """As one group, all or nothing: for those who promise that to their own caller."""
-        return await self._store.apply(changes)
+        self._whole.append((changes, on_answer))
+        self._start()
 
     async def aclose(self) -> None:
         while self._writing is not None:
@@ -60,12 +65,21 @@ class GroupWriter:
     async def _write(self) -> None:
         # One turn later: whatever else happens in this turn of the loop may come along.
         await asyncio.sleep(0)
-        while self._waiting:
+        while self._waiting or self._whole:
+            while self._whole:
+                changes, on_answers = self._whole.popleft()
+                _tell(on_answers, await self._all_answers(changes))
             group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
-            answers = await self._answers([change for change, _ in group])
+            answers = await self._answers([change for change, _ in group]) if group else []
             for (_, on_answer), answer in zip(group, answers, strict=True):
                 _tell(on_answer, answer)
         self._writing = None
+
+    async def _all_answers(self, changes: Sequence[Change]) -> Sequence[Answer] | CanoaError:
+        try:
+            return await self._store.apply(changes)
+        except Exception as exc:
+            return _named(exc)
 
     async def _answers(self, changes: list[Change]) -> Sequence[Answer | CanoaError]:
         try:
@@ -86,7 +100,7 @@ def _named(exc: Exception) -> CanoaError:
     return StoreUnreachable(f"the store failed: {exc!r:.200}")
 
 
-def _tell(on_answer: Callable[[Answer | CanoaError], None], answer: Answer | CanoaError) -> None:
+def _tell(on_answer: Callable[[Any], None], answer: Any) -> None:
     try:
         on_answer(answer)
     except Exception:  # one of them must not keep the others from hearing theirs

@@ -29,10 +29,11 @@ class Errands:
         self._loop = asyncio.get_running_loop()
         self._running: set[asyncio.Task[None]] = set()
 
-    def start(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+    def start(self, work: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
         task = self._loop.create_task(self._repeat(work, name), name=f"recorder.{name}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        return task
 
     def stop(self) -> None:
         """What they were for is not acknowledged: another recorder sees to it."""
