@@ -17,9 +17,11 @@ from canoa.execution.backoff import pick_rung
 from canoa.execution.outcome import Outcome
 from canoa.execution.prefetch import RunTimeEstimate
 from canoa.logs import get_logger
+from canoa.vocabulary import TaskId
 from canoa.wire import packing, result, task
 from canoa.wire.codec import ContentType
 from canoa.wire.ids import made_up_id
+from canoa.wire.letter import run_of
 from canoa.worker.metrics import ActionStats
 
 if TYPE_CHECKING:
@@ -182,7 +184,17 @@ class Offer:
         """Not even a task: nothing in it can be trusted, so no answer, but a dead letter that says why."""
         self.stats.outcomes[Outcome.REFUSED] += 1
         log.warning("message_refused", action=self.name, reason=why)
-        self._bury(self._with_id(delivery.message), delivery, Outcome.REFUSED, result.failure(why))
+        if delivery.message.reply_to == topology.RESULTS:
+            self._refuse_kept(delivery, why)
+        else:
+            self._bury(self._with_id(delivery.message), delivery, Outcome.REFUSED, result.failure(why))
+
+    def _refuse_kept(self, delivery: Delivery, why: str) -> None:
+        """The store has its message, makes the dead letter itself, and waits for a result."""
+        message = self._with_id(delivery.message)
+        known = task.Task(id=TaskId(message.message_id or ""), action=self.name, message=message, run=run_of(message))
+        told = result.failure_message(known.id, Outcome.REFUSED, result.failure(why))
+        self._answer(known, delivery, told, if_gone=partial(self._settler.done, delivery))
 
     def recount(self, known: Task, delivery: Delivery, crashes: int, *, as_suspect: bool) -> None:
         log.warning("task_redelivered", **telemetry.facts(known), crashes=crashes, runs_alone=as_suspect)
@@ -220,8 +232,11 @@ class Offer:
     def _set_aside(self, delivery: Delivery, why: str) -> None:
         """It cannot be sent on as it is: a dead letter without the headers that others gave it."""
         log.error("message_set_aside", action=self.name, message_id=delivery.message.message_id, reason=why)
-        bare = msgspec.structs.replace(self._with_id(delivery.message), headers={})
-        self._bury(bare, delivery, Outcome.REFUSED, result.failure(why))
+        if delivery.message.reply_to == topology.RESULTS:
+            self._refuse_kept(delivery, why)
+        else:
+            bare = msgspec.structs.replace(self._with_id(delivery.message), headers={})
+            self._bury(bare, delivery, Outcome.REFUSED, result.failure(why))
 
     def _bury(self, message: Message, delivery: Delivery, reason: Outcome, what: result.Failure) -> None:
         letter = result.dead_letter(
