@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from canoa.recorder.grouping import GroupWriter
     from canoa.recorder.metrics import RecorderStats
     from canoa.recorder.outbox import Outbox
+    from canoa.recorder.refusing import Refusals
     from canoa.store.port import Answer, End, NewTask, Store
     from canoa.vocabulary import ActionName, TaskId
 
@@ -58,6 +59,7 @@ class Acceptor:
         *,
         ending: Ending,
         outbox: Outbox,
+        refusals: Refusals,
         events: Events,
         stats: RecorderStats,
         is_memory: bool,
@@ -67,6 +69,7 @@ class Acceptor:
         self._writer = writer
         self._ending = ending
         self._outbox = outbox
+        self._refusals = refusals
         self._events = events
         self._stats = stats
         self._is_memory = is_memory
@@ -174,8 +177,7 @@ class Acceptor:
         try:
             task = reading.new_task(delivery.message, now_ms())
         except Undecodable as exc:
-            log.warning("submit_refused", reason=str(exc))
-            delivery.settle()
+            self._refusals.refuse_submit(delivery, str(exc))
             return
         self._write(delivery, task, delivery.redelivered)
 
@@ -192,15 +194,15 @@ class Acceptor:
         self._count(task, accepted)
         if accepted.is_ended:
             self._errands.start(partial(self._tell_again, task, delivery), "tell_again")
-        elif accepted.is_new or is_again:  # or its recorder died between the commit and the publish
+        elif accepted.is_new or is_again or run_of(task.message):
+            # Its recorder may have died between the commit and the publish, or its dead letter was sent here again.
             self._publish(task, delivery)
         else:
             delivery.settle()
 
     def _on_refused(self, delivery: Delivery, task: NewTask, error: CanoaError) -> None:
         if is_lasting(error):
-            log.error("task_not_kept", task_id=task.id, reason=str(error))
-            delivery.settle()
+            self._refusals.refuse_submit(delivery, str(error))
             return
         self._stats.not_written(error)
         # The link may have broken behind the commit: next time it may be known, and still unpublished.

@@ -39,14 +39,24 @@ def _nothing_more() -> None:
 
 
 class Ending:
+    """`refuse`: takes over a result that cannot be read or kept, with the reason."""
+
     def __init__(
-        self, broker: Broker, store: Store, writer: GroupWriter, *, events: Events, stats: RecorderStats
+        self,
+        broker: Broker,
+        store: Store,
+        writer: GroupWriter,
+        *,
+        events: Events,
+        stats: RecorderStats,
+        refuse: Callable[[Delivery, str], None],
     ) -> None:
         self._broker = broker
         self._store = store
         self._writer = writer
         self._events = events
         self._stats = stats
+        self._refuse = refuse
         self._loop = asyncio.get_running_loop()
         self._is_stopped = False
 
@@ -59,8 +69,7 @@ class Ending:
         try:
             change = reading.end(delivery.message, now_ms())
         except Undecodable as exc:
-            log.warning("result_refused", reason=str(exc))
-            delivery.settle()
+            self._refuse(delivery, str(exc))
             return
         self._write(delivery, change, delivery.redelivered)
 
@@ -98,8 +107,7 @@ class Ending:
 
     def _on_refused(self, delivery: Delivery, change: End, error: CanoaError) -> None:
         if is_lasting(error):
-            log.error("result_not_kept", task_id=change.task_id, reason=str(error))
-            delivery.settle()
+            self._refuse(delivery, str(error))
             return
         self._stats.not_written(error)
         # The link may have broken behind the commit: next time it may be known, and still untold.

@@ -12,7 +12,7 @@ from canoa.broker import topology
 from canoa.errors import Undecodable, WrongUse
 from canoa.execution.outcome import Outcome
 from canoa.store.port import Bury, End, Letter, NewTask
-from canoa.urn import action_name
+from canoa.urn import ACTION_PREFIX, action_name
 from canoa.vocabulary import ActionName, NodeId, TaskId
 from canoa.wire import result, task
 from canoa.wire.ids import MAX_ID_CHARS, is_usable_id, made_at_s, made_up_id
@@ -44,7 +44,7 @@ def new_task(message: Message, now_ms: int) -> NewTask:
         message=kept,
         submitted_ms=submitted_ms,
         due_ms=due_ms,
-        reply_to=message.reply_to,
+        reply_to=None if message.reply_to == topology.RESULTS else message.reply_to,
     )
 
 
@@ -74,20 +74,36 @@ def end(message: Message, now_ms: int) -> End:
     )
 
 
+def named_task(text: str | None) -> TaskId | None:
+    """The task that a message names, if it can be one's id."""
+    return TaskId(text) if text is not None and is_usable_id(text) else None
+
+
+def named_action(value: object) -> ActionName:
+    """As it is claimed, also where it is no action's name; empty where nothing is."""
+    return ActionName(_name(value).removeprefix(ACTION_PREFIX))
+
+
+def with_id(message: Message, queue: str) -> Message:
+    """With a usable one: its own, or one that is made up."""
+    given = message.message_id or ""
+    if is_usable_id(given):
+        return message
+    made_up = made_up_id(queue, given.encode(errors="replace") + message.body)
+    return msgspec.structs.replace(message, message_id=made_up)
+
+
 def letter(message: Message, now_ms: int) -> Bury:
     """A dead letter from the broker. Also of a message that never was a task: a person shall see it."""
     headers = message.headers
     origin = _name(headers.get(result.ORIGIN))
-    task_id = TaskId(message.message_id or "")
     dead_ms = _past_ms(headers.get(result.DEAD_SINCE), now_ms) or now_ms
     try:
         reason = Outcome(_text(headers.get(result.REASON)))
     except ValueError:
         reason = Outcome.REFUSED
     told = Letter(
-        task_id=task_id
-        if is_usable_id(task_id)
-        else made_up_id(origin, task_id.encode(errors="replace") + message.body),
+        task_id=TaskId(with_id(message, origin).message_id or ""),
         action=ActionName(origin.removeprefix(topology.action_queue_name(""))),
         reason=reason,
         error=_text(headers.get(result.ERROR)),

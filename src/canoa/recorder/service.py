@@ -21,6 +21,7 @@ from canoa.recorder.grouping import GroupWriter
 from canoa.recorder.metrics import RecorderStats
 from canoa.recorder.outbox import Outbox
 from canoa.recorder.progress import ProgressWriter
+from canoa.recorder.refusing import Refusals
 from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import as_time, now_ms
 from canoa.store.port import Retention
@@ -55,7 +56,10 @@ class Recorder:
         self.store = store
         self.writer = GroupWriter(store)
         self.events = Events(broker, is_shared=not is_memory, on_progress=ProgressWriter(self.writer).on_event)
-        self.ending = Ending(broker, store, self.writer, events=self.events, stats=self.stats)
+        self.ending = Ending(
+            broker, store, self.writer, events=self.events, stats=self.stats, refuse=self._refuse_result
+        )
+        self._refusals = Refusals(broker, store, self.ending)
         self.outbox = Outbox(broker, store, self.writer, ending=self.ending, publish_timeout_s=publish_timeout_s)
         self.acceptor = Acceptor(
             broker,
@@ -63,6 +67,7 @@ class Recorder:
             self.writer,
             ending=self.ending,
             outbox=self.outbox,
+            refusals=self._refusals,
             events=self.events,
             stats=self.stats,
             is_memory=is_memory,
@@ -111,10 +116,14 @@ class Recorder:
                 await consumer.cancel()
         self.ending.stop()
         self.acceptor.stop()
+        self._refusals.stop()
         await self.writer.aclose()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _refuse_result(self, delivery: Delivery, why: str) -> None:
+        self._refusals.refuse_result(delivery, why)
 
     # --- Dead letters -------------------------------------------------------------------------------
 
