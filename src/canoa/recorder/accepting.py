@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from canoa.broker import ladder, topology
 from canoa.broker.port import Publication
-from canoa.errors import CanoaError, QueueMissing, Undecodable, UnknownAction, Unroutable, WrongUse
+from canoa.errors import CanoaError, QueueMissing, Undecodable, UnknownAction, Unroutable
 from canoa.execution import rules, suspicion
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
@@ -75,7 +75,7 @@ class Acceptor:
         self._is_memory = is_memory
         self._loop = asyncio.get_running_loop()
         self._errands = Errands()
-        self._doubts = Doubts(store, self._errands, self._publish)
+        self._doubts = Doubts(store, self._errands, self._publish_own)
         self._offered: set[ActionName] = set()
         self._own: set[TaskId] | None = set()  # accepted since the start, until what was left before it is published
 
@@ -169,7 +169,12 @@ class Acceptor:
         elif not self._is_memory:
             self._outbox.kick()
         elif accepted.is_new or is_doubted:
-            self._publish(task)
+            self._publish_own(task)
+
+    def _publish_own(self, task: NewTask) -> None:
+        if self._own is not None:
+            self._own.add(task.id)
+        self._publish(task)
 
     # --- From the queue -----------------------------------------------------------------------------
 

@@ -131,29 +131,39 @@ class Ending:
         if answer is None or not queues:
             then()
             return
-        missing = len(queues)
-
-        def on_outcome(publication: Publication, outcome: PublishOutcome) -> None:
-            nonlocal missing
-            if isinstance(outcome, DeliveryUnknown):
-                post(self._broker, publication, partial(on_outcome, publication))
-                return
-            if isinstance(outcome, BrokerUnreachable) and not self._is_stopped:
-                # Acknowledged now, over the other link, nobody would ever tell them.
-                again = partial(post, self._broker, publication, partial(on_outcome, publication))
-                self._loop.call_later(REPEAT_AFTER_S, again)
-                return
-            if outcome is not None:
-                log.warning(
-                    "caller_not_told", task_id=answer.correlation_id, queue=publication.key, reason=str(outcome)
-                )
-            missing -= 1
-            if not missing:
-                then()
-
+        telling = _Telling(len(queues), then)
         for queue in queues:
-            told = Publication(message=answer, key=queue, mandatory=False)
-            post(self._broker, told, partial(on_outcome, told))
+            self._post(Publication(message=answer, key=queue, mandatory=False), telling)
+
+    def _post(self, told: Publication, telling: _Telling) -> None:
+        post(self._broker, told, partial(self._on_told, told, telling))
+
+    def _on_told(self, told: Publication, telling: _Telling, outcome: PublishOutcome) -> None:
+        if isinstance(outcome, DeliveryUnknown):
+            self._post(told, telling)
+        elif isinstance(outcome, BrokerUnreachable) and not self._is_stopped:
+            # Acknowledged now, over the other link, nobody would ever tell them.
+            self._loop.call_later(REPEAT_AFTER_S, self._post, told, telling)
+        else:
+            if outcome is not None:
+                log.warning("caller_not_told", task_id=told.message.correlation_id, reason=str(outcome))
+            telling.on_one_told()
+
+
+class _Telling:
+    """Counts who has been told of one result. Not a closure that names itself: such a circle per task, with the result
+    in it, would live until the garbage collector comes, and a recorder lets that come rarely."""
+
+    __slots__ = ("_missing", "_then")
+
+    def __init__(self, missing: int, then: Callable[[], None]) -> None:
+        self._missing = missing
+        self._then = then
+
+    def on_one_told(self) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self._then()
 
 
 def bad_end(task_id: TaskId, action: ActionName, outcome: Outcome, *, what: result.Failure, run: int) -> End:

@@ -59,7 +59,7 @@ class Refusals:
         message = delivery.message
         task_id = reading.named_task(message.message_id)
         what = result.failure(f"the task cannot be kept: {why}", attempts=0)
-        bury = partial(self._bury, delivery, topology.SUBMIT, what)
+        bury = partial(self._bury, delivery, topology.SUBMIT, what, task_id)
         if task_id is None:
             bury()
             return
@@ -78,7 +78,7 @@ class Refusals:
         message = delivery.message
         task_id = reading.named_task(message.correlation_id) or reading.named_task(message.message_id)
         what = result.failure(f"it ended with an answer that cannot be read: {why}")
-        bury = partial(self._bury, delivery, topology.RESULTS, what)
+        bury = partial(self._bury, delivery, topology.RESULTS, what, task_id)
         if task_id is None:
             bury()
             return
@@ -96,9 +96,10 @@ class Refusals:
 
     # --- Dead letters -------------------------------------------------------------------------------
 
-    def _bury(self, delivery: Delivery, queue: str, what: result.Failure) -> None:
-        """Through the broker, as everybody does."""
-        letter = _letter(reading.with_id(delivery.message, queue), queue, what)
+    def _bury(self, delivery: Delivery, queue: str, what: result.Failure, task_id: TaskId | None) -> None:
+        """Through the broker, as everybody does. Under its task's id: one letter for one task."""
+        named = msgspec.structs.replace(delivery.message, message_id=task_id)
+        letter = _letter(reading.with_id(named, queue), queue, what)
         self._send(delivery, Publication(message=letter, exchange=topology.DEAD, key=queue))
 
     def _send(self, delivery: Delivery, dead: Publication) -> None:
