@@ -55,7 +55,9 @@ class Recorder:
         self.stats = RecorderStats()
         self.store = store
         self.writer = GroupWriter(store)
-        self.events = Events(broker, is_shared=not is_memory, on_progress=ProgressWriter(self.writer).on_event)
+        self._owner = new_client_id()
+        self._progress = ProgressWriter(self.writer, store, self._owner)
+        self.events = Events(broker, is_shared=not is_memory, on_progress=self._progress.on_event)
         self.ending = Ending(
             broker, store, self.writer, events=self.events, stats=self.stats, refuse=self._refuse_result
         )
@@ -75,7 +77,6 @@ class Recorder:
         self.broker = broker
         self.is_memory = is_memory
         self._retention = retention
-        self._owner = new_client_id()
         self._loop = asyncio.get_running_loop()
         self._consumers: list[Consumer] = []
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -117,6 +118,7 @@ class Recorder:
         self.ending.stop()
         self.acceptor.stop()
         self._refusals.stop()
+        await self._progress.stop()
         await self.writer.aclose()
         for task in list(self._tasks):
             task.cancel()
