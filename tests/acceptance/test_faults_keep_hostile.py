@@ -52,13 +52,15 @@ NO_RESULTS: Final = [
     Message(body=DEEP, type="ok"),
     Message(body=b"1", type="great", correlation_id="a"),
     Message(body=b"1", type="\0", correlation_id="a"),
+    Message(body=b"1", type="ok", correlation_id="a\0b"),
+    Message(body=b"1", type="ok", correlation_id="x" * 255),
 ]
 STRANGE_RESULTS: Final = [
     Message(body=DEEP, type="failed", correlation_id="strange-1", content_type="application/json"),
-    Message(body=b"\xff" * 50, type="ok", correlation_id="strange\0-2", content_encoding="zstd", content_type="x"),
+    Message(body=b"\xff" * 50, type="ok", correlation_id="strange-2", content_encoding="zstd", content_type="x"),
     Message(body=b"1", type="ok", correlation_id="strange-3", headers={result.ACTION: HUGE, result.NODE: HUGE}),
     Message(body=b"1", type="ok", correlation_id="f" * 12 + "7" + "f" * 19, headers={result.STARTED: 2**53}),
-    Message(body=b"1", type="refused", correlation_id="x" * 255, headers={task.RUN: 2**62, task.ATTEMPT: "many"}),
+    Message(body=b"1", type="refused", correlation_id="x" * 128, headers={task.RUN: 2**62, task.ATTEMPT: "many"}),
 ]
 LETTERS: Final = [
     msgspec.structs.replace(STAMPED, message_id="letter-0", headers={**STAMPED.headers, **BACK_TO_DOUBLE}),
@@ -103,7 +105,7 @@ async def test_garbage_in_its_queues_stops_no_recorder_and_no_task(
             assert recorder.said.count(f'"{event}_refused"') == TIMES * len(garbage), event
         for trouble in ("Traceback", "store_does_not_write", "not_taken", "callback_failed"):
             assert trouble not in recorder.said
-        assert await _ids(recorder, "tasks", "task_id") >= {"stamped", "strange-1", "strange-3", "x" * 255}
+        assert await _ids(recorder, "tasks", "task_id") >= {"stamped", "strange-1", "strange-3", "x" * 128}
         assert len(await _ids(recorder, "dead", "task_id")) >= len(LETTERS)
 
         status, said = await asked(recorder, f"{PREFIX}/dead/redrive", {})

@@ -19,7 +19,7 @@ def post(broker: Broker, publication: Publication, on_outcome: Callable[[Publish
     try:
         broker.post(publication, on_outcome)
     except ValueError as exc:
-        asyncio.get_running_loop().call_soon(on_outcome, WrongUse(str(exc)))
+        asyncio.get_running_loop().call_soon(on_outcome, WrongUse(f"it cannot be sent: {exc}"))
 
 
 def is_hopeless(outcome: PublishOutcome) -> bool:
