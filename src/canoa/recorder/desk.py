@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 MAX_PAGE: Final = 500
 NEW_FOR_S: Final = 60.0
 GRACE_S: Final = 3.0
-LOOK_FOR_NEW_EVERY_S: Final = 0.02
+LOOK_FOR_NEW_AFTER_S: Final = 0.02
 LOOK_EVERY_S: Final = 5.0
 """How often a waiter looks into the store: events of other recorders may be missed while a link is down."""
 
@@ -180,8 +180,10 @@ class Desk:
         """What was submitted a moment ago may still be on its way through the broker: it is waited for."""
         give_up_s = time.monotonic() + _grace_s(task_id, is_memory=self._recorder.is_memory)
         row = await self._store.task(TaskId(task_id))
+        step_s = LOOK_FOR_NEW_AFTER_S
         while row is None and time.monotonic() < give_up_s:
-            await asyncio.sleep(LOOK_FOR_NEW_EVERY_S)
+            await asyncio.sleep(step_s)
+            step_s *= 2
             row = await self._store.task(TaskId(task_id))
         if row is None:
             raise UnknownTask(task_id)

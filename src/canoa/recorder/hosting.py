@@ -26,7 +26,8 @@ class Hosted(NamedTuple):
 
 @asynccontextmanager
 async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -> AsyncIterator[Hosted]:
-    """Records on the app's broker inside the block. On the memory broker, what the app submits is stored first.
+    """Records on the app's broker inside the block. On the memory broker, what the app submits is stored first; call
+    `recorder.acceptor.publish_unfinished` there once the app's worker runs, as `canoa up` does.
 
     Raises `StoreTaken` where the store belongs to another memory broker, or to recorders on another kind of broker."""
     settings = app.settings
@@ -44,7 +45,13 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
             holding(store, is_memory=settings.is_memory, place=without_password(store_url))
         )
         recorder = await stack.enter_async_context(
-            recording(broker, store, is_memory=settings.is_memory, retention=retention)
+            recording(
+                broker,
+                store,
+                is_memory=settings.is_memory,
+                retention=retention,
+                publish_timeout_s=settings.submit_timeout_s,
+            )
         )
         recorder.watch(hold.renew(), "hold")
         desk = Desk(
