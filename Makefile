@@ -17,7 +17,7 @@ up: .venv/ready ## Run the example app: a worker and its API on 127.0.0.1:8420
 	@exec $(BIN)/canoa up examples.shop:app
 
 test: .venv/ready rabbitmq postgresql lint ## Linters, then every test, with real brokers and databases
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadfile
 
 check: .venv/ready lint ## Linters and the tests that need no server, within a minute
 	@$(BIN)/pytest -q -m "not rabbitmq and not postgres" $(wildcard tests/unit tests/contract)
