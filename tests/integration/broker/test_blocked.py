@@ -42,7 +42,7 @@ async def become_blocked(broker: RabbitBroker) -> None:
     """A broker says that it blocks only to those who publish, and the first to do so cannot know. An alarm takes a
     moment to reach every link, so one message may still pass before it."""
     async with asyncio.timeout(BLOCKED_WITHIN_S):
-        while not broker.is_blocked:  # noqa: ASYNC110  # a link tells by its state, not by an event
+        while not broker.is_blocked:  # a link tells by its state, not by an event
             broker.post(letter("q", b"first"), lambda _: None)
             await asyncio.sleep(0.2)
 
