@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from canoa.errors import SettingError
 from canoa.store import reads, sqlite_batch, sqlite_limits
-from canoa.store.packing import unpack_message
+from canoa.store.questions import StoreReads
 from canoa.store.sqlite_link import SqliteLink
 from canoa.store.sqlite_schema import bring_up_to_date
 
@@ -19,25 +19,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from canoa.broker.port import Message
     from canoa.store.port import (
         Answer,
         Change,
-        Cursor,
         Lease,
-        Letter,
-        NewTask,
         OutboxRow,
         Retention,
         Store,
-        TaskFilter,
-        TaskRow,
     )
-    from canoa.vocabulary import ActionName, TaskId
 
 
-class SqliteStore:
+class SqliteStore(StoreReads):
     """In the file at `path`, which `open` creates, with its folder, where there is none."""
+
+    _dialect = "sqlite"
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -80,37 +75,6 @@ class SqliteStore:
         work = partial(sqlite_limits.forget, retention=retention, now_ms=now_ms, limit=limit)
         return await self._writer.write(work)
 
-    # --- Questions ----------------------------------------------------------------------------------
-
-    async def task(self, task_id: TaskId) -> TaskRow | None:
-        rows = await self._ask(reads.task("sqlite", task_id))
-        return reads.task_row(rows[0]) if rows else None
-
-    async def result(self, task_id: TaskId) -> Message | None:
-        rows = await self._ask(reads.result("sqlite", task_id))
-        return unpack_message(rows[0][0]) if rows and rows[0][0] is not None else None
-
-    async def tasks(self, wanted: TaskFilter, *, limit: int, before: Cursor | None = None) -> list[TaskRow]:
-        rows = await self._ask(reads.task_page("sqlite", wanted, limit=limit, before=before))
-        return [reads.task_row(row) for row in rows]
-
-    async def unfinished(
-        self, *, limit: int, after: Cursor | None = None, without_outbox: bool = False
-    ) -> list[NewTask]:
-        asked = reads.unfinished("sqlite", limit=limit, after=after, without_outbox=without_outbox)
-        rows = await self._ask(asked)
-        return [reads.new_task(row) for row in rows]
-
-    async def letters(
-        self, *, limit: int, action: ActionName | None = None, before: Cursor | None = None
-    ) -> list[Letter]:
-        rows = await self._ask(reads.letter_page("sqlite", limit=limit, action=action, before=before))
-        return [reads.letter_of(row) for row in rows]
-
-    async def letter(self, task_id: TaskId) -> Letter | None:
-        rows = await self._ask(reads.letter("sqlite", task_id))
-        return reads.letter_of(rows[0]) if rows else None
-
     async def _ask(self, asked: reads.Asked | None) -> list[reads.Row]:
         if asked is None:
             return []
@@ -128,10 +92,6 @@ class SqliteStore:
 
     async def release(self, name: str, owner: str) -> None:
         await self._writer.write(partial(sqlite_limits.release, name=name, owner=owner))
-
-    async def holder(self, name: str) -> Lease | None:
-        rows = await self._ask(reads.holder("sqlite", name))
-        return reads.lease_of(rows[0]) if rows else None
 
     async def reserve(self, key: str, *, count: int, per_ms: float, burst: int, now_ms: int, within_ms: int) -> int:
         work = partial(
