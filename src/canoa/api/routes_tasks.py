@@ -33,7 +33,12 @@ _batch: asked.Body[asked.Batch] = asked.Body(asked.Batch)
 
 def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int) -> None:
     """`limit_bytes`: how large the arguments of one request may be, of a batch all together."""
+    _add_submitting(api, desk, limit_bytes)
+    _add_listing(api, desk)
+    _add_one_task(api, desk, stopping)
 
+
+def _add_submitting(api: FastAPI, desk: Desk, limit_bytes: int) -> None:
     @api.post(
         f"{PREFIX}/tasks",
         tags=["tasks"],
@@ -67,6 +72,8 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
         body = await _batch.read(request, limit_bytes=limit_bytes)
         return answer(await desk.submit_many([each.request() for each in body.requests]), 201)
 
+
+def _add_listing(api: FastAPI, desk: Desk) -> None:
     @api.get(
         f"{PREFIX}/tasks",
         tags=["tasks"],
@@ -81,6 +88,8 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, limit_bytes: int
         """A page at a time: give its `next` as `cursor` for the one behind it."""
         return answer(await desk.tasks(**asked.given(asked.query(request, asked.TasksQuery))))
 
+
+def _add_one_task(api: FastAPI, desk: Desk, stopping: Stopping) -> None:
     @api.get(
         f"{PREFIX}/tasks/{{task_id}}",
         tags=["tasks"],
