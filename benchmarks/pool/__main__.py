@@ -16,7 +16,7 @@ from benchmarks.pool.contestants import LIMIT, OURS, RIVALS
 from benchmarks.pool.sessions import Stage
 from benchmarks.record import Record, chosen
 
-ROUNDS = 3
+ROUNDS = 5
 
 
 def arguments() -> argparse.Namespace:

@@ -124,7 +124,7 @@ _looks_not_finite = re.compile(
 
 def _encode_json(value: Any) -> bytes:
     body = _json_encode(value)
-    if body.find(b"null") >= 0:  # `in` takes twice as long: it tries an integer first
+    if value is not None and body.find(b"null") >= 0:  # `in` takes twice as long: it tries an integer first
         _refuse_not_finite(value)
     return body
 

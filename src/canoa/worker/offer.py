@@ -15,7 +15,7 @@ from canoa.broker.port import Consumer, Delivery, Message, Publication, Settleme
 from canoa.execution import rules
 from canoa.execution.backoff import pick_rung
 from canoa.execution.outcome import Outcome
-from canoa.execution.prefetch import RunTimeEstimate
+from canoa.execution.prefetch import RunEstimate
 from canoa.logs import get_logger
 from canoa.vocabulary import TaskId
 from canoa.wire import packing, result, task
@@ -62,7 +62,7 @@ class Offer:
         self.policy: Policy = action.policy
         self.is_limited = self.policy.rate is not None or self.policy.concurrency is not None
         self.stats = ActionStats()
-        self.estimate = RunTimeEstimate()
+        self.estimate = RunEstimate()
         self.queue = topology.action_queue_name(action.name)
         self.suspect_queue = topology.suspect_queue_name(action.name)
         self.consumers: list[Consumer] = []

@@ -181,7 +181,7 @@ class Runner:
                 self._journal.ended(known.id)
             stats.in_progress -= 1
             stats.duration.observe(run_s)
-            offer.estimate.add(run_s)
+            offer.estimate.add(run_s, len(known.message.body))
             if spanned is not None:
                 spanned.end()
 

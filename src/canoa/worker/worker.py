@@ -45,7 +45,7 @@ log = get_logger(__name__)
 
 Job: TypeAlias = tuple[Offer, Delivery, Permit | None]
 
-TUNE_EVERY_S = 1.0
+TUNE_EVERY_S = 0.2
 
 MAX_TASK_ID_BYTES = 255
 """What AMQP allows for a message id. A cancellation of anything longer is noise, and is not remembered."""
@@ -171,7 +171,7 @@ class Worker:
 
     def _prefetch_of(self, offer: Offer) -> int:
         current = offer.prefetch or None
-        normal = prefetch_for(self._lane_of(offer).concurrency, offer.estimate.mean_s, current)
+        normal = prefetch_for(self._lane_of(offer).concurrency, offer.estimate, current)
         if (rate := offer.policy.rate) is None:
             return normal
         ahead = limits.held_ahead(rate.per_ms, rate.burst)

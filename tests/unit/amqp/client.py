@@ -18,7 +18,7 @@ class Client:
 
     def __init__(self, *, vhost: str = "/", heartbeat_s: int = 10, is_external: bool = False) -> None:
         self.events: list[tuple[Any, ...]] = []
-        self.wakes = 0
+        self.wakes: list[bool] = []  # each time whether it was urgent
         login = Login("guest", "guest", vhost, is_external)
         properties = {"product": "Canoa", "connection_name": "tests"}
         self.connection = Connection(login, heartbeat_s=heartbeat_s, properties=properties, wake=self._wake)
@@ -26,8 +26,8 @@ class Client:
         self.connection.on_blocked = lambda reason: self.events.append(("blocked", 0, reason))
         self.connection.on_closed = lambda error: self.events.append(("closed", 0, type(error), str(error)))
 
-    def _wake(self) -> None:
-        self.wakes += 1
+    def _wake(self, is_urgent: bool) -> None:
+        self.wakes.append(is_urgent)
 
     def hears(self, number: int, method: Method, *arguments: Any) -> None:
         self.connection.receive(encode(number, method, *arguments))

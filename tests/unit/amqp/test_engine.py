@@ -9,7 +9,7 @@ import pytest
 from tests.unit.amqp.client import Answer, Client, ask, opened
 from tests.unit.amqp.test_streams import delivery, returned
 
-from canoa.broker.amqp import methods
+from canoa.broker.amqp import content, methods
 from canoa.broker.amqp.engine import CAPABILITIES
 from canoa.broker.amqp.errors import ClosedByBroker, ClosedByUs, LinkLost, SetupMismatch
 from canoa.broker.amqp.methods import encode, frame
@@ -117,15 +117,41 @@ def test_what_says_tls_instead_of_amqp_is_recognised(said: bytes, is_tls: bool) 
 
 def test_the_writer_is_woken_once_for_many_frames() -> None:
     client, channel = with_channel()
-    before = client.wakes
+    client.wakes.clear()
 
     for _ in range(5):
         channel.publish(PUBLICATION)
-    assert client.wakes == before + 1
+    assert client.wakes == [True]
     client.says()
     channel.settle(1, Settlement.ACK)
 
-    assert client.wakes == before + 2
+    assert client.wakes == [True, True]
+
+
+def test_settlements_wait_for_company_until_a_quarter_of_the_prefetch_is_settled() -> None:
+    client, channel = with_channel()
+    client.wakes.clear()
+    channel.prefetch = 200
+
+    for tag in range(1, 50):
+        channel.settle(tag, Settlement.ACK)
+    assert client.wakes == [False]
+    channel.settle(50, Settlement.ACK)
+
+    assert client.wakes == [False, True]
+    assert client.says().count(b"\xce") == 50
+
+
+def test_what_waits_for_company_leaves_with_the_first_urgent_frame_and_in_order() -> None:
+    client, channel = with_channel()
+    client.wakes.clear()
+    channel.prefetch = 200
+
+    channel.settle(1, Settlement.ACK)
+    channel.publish(PUBLICATION)
+
+    assert client.wakes == [False, True]
+    assert client.says().startswith(content.settle_frame(channel.number, 1, Settlement.ACK))
 
 
 # --- Requests and answers -------------------------------------------------------------------------

@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canoa.execution.prefetch import FAST_BELOW_S, SLOW_FROM_S, RunTimeEstimate, prefetch_for, prefetch_under_rate
+from canoa.execution.prefetch import TIERS, RunEstimate, Tier, prefetch_for, prefetch_under_rate
+
+
+def estimate_of(*runs_s: float, body_bytes: int = 100) -> RunEstimate:
+    estimate = RunEstimate()
+    for run_s in runs_s:
+        estimate.add(run_s, body_bytes)
+    return estimate
+
+
+def steady(mean_run_s: float | None, mean_bytes: float = 100) -> RunEstimate:
+    """None: too few runs to say."""
+    return RunEstimate(0 if mean_run_s is None else 1000, mean_run_s or 0.0, mean_bytes)
 
 
 @pytest.mark.parametrize(
@@ -14,10 +26,15 @@ from canoa.execution.prefetch import FAST_BELOW_S, SLOW_FROM_S, RunTimeEstimate,
     [
         (50, None, None, 100),
         (50, None, 200, 100),
+        (50, 0.00002, None, 1000),
+        (50, 0.0003, 1000, 1000),
+        (50, 0.0003, 200, 200),
         (50, 0.001, None, 200),
         (50, 0.001, 100, 200),
+        (50, 0.001, 1000, 200),
         (50, 1.0, None, 100),
         (50, 1.0, 200, 100),
+        (50, 1.0, 1000, 100),
         (50, 0.007, None, 100),
         (50, 0.007, 100, 100),
         (50, 0.007, 200, 200),
@@ -28,34 +45,48 @@ from canoa.execution.prefetch import FAST_BELOW_S, SLOW_FROM_S, RunTimeEstimate,
 def test_prefetch_follows_run_time(
     concurrency: int, mean_run_s: float | None, current: int | None, prefetch: int
 ) -> None:
-    assert prefetch_for(concurrency, mean_run_s, current) == prefetch
+    assert prefetch_for(concurrency, steady(mean_run_s), current) == prefetch
 
 
-@given(st.integers(1, 1000), st.none() | st.floats(0, 1e5), st.none() | st.integers(1, 2000))
-def test_it_is_one_of_two_and_asking_again_changes_nothing(
-    concurrency: int, mean_run_s: float | None, current: int | None
+@pytest.mark.parametrize(
+    ("mean_bytes", "current", "prefetch"),
+    [
+        (32 * 1024, None, 1000),
+        (64 * 1024, 1000, 1000),
+        (64 * 1024, 200, 200),
+        (100 * 1024, 1000, 200),
+        (1024 * 1024, 200, 100),
+    ],
+)
+def test_large_messages_are_not_hoarded_however_fast_they_run(
+    mean_bytes: int, current: int | None, prefetch: int
 ) -> None:
-    prefetch = prefetch_for(concurrency, mean_run_s, current)
-
-    assert prefetch in (2 * concurrency, max(200, 2 * concurrency))
-    assert prefetch_for(concurrency, mean_run_s, prefetch) == prefetch
+    assert prefetch_for(50, steady(0.00002, mean_bytes), current) == prefetch
 
 
-@given(st.integers(1, 99), st.lists(st.floats(FAST_BELOW_S, SLOW_FROM_S, exclude_max=True)), st.booleans())
-def test_a_mean_between_the_bounds_never_changes_it(concurrency: int, means_s: list[float], is_fast: bool) -> None:
-    prefetch = start = 200 if is_fast else 2 * concurrency
+@given(st.integers(1, 1000), st.none() | st.floats(0, 1e5), st.floats(0, 1e7), st.none() | st.integers(1, 2000))
+def test_it_is_one_of_three_and_asking_again_changes_nothing(
+    concurrency: int, mean_run_s: float | None, mean_bytes: float, current: int | None
+) -> None:
+    estimate = steady(mean_run_s, mean_bytes)
+
+    prefetch = prefetch_for(concurrency, estimate, current)
+
+    assert prefetch in [max(wished, 2 * concurrency) for wished in (0, 200, 1000)]
+    assert prefetch_for(concurrency, estimate, prefetch) == prefetch
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@given(data=st.data())
+def test_a_mean_between_the_bounds_never_changes_it(tier: Tier, data: st.DataObject) -> None:
+    concurrency = data.draw(st.integers(1, 99))
+    means_s = data.draw(st.lists(st.floats(tier.below_s, tier.until_s, exclude_max=True)))
+    prefetch = start = prefetch_for(concurrency, steady(data.draw(st.floats(tier.below_s * 0.9, tier.until_s))), None)
 
     for mean_s in means_s:
-        prefetch = prefetch_for(concurrency, mean_s, prefetch)
+        prefetch = prefetch_for(concurrency, steady(mean_s), prefetch)
 
     assert prefetch == start
-
-
-def estimate_of(*runs_s: float) -> RunTimeEstimate:
-    estimate = RunTimeEstimate()
-    for run_s in runs_s:
-        estimate.add(run_s)
-    return estimate
 
 
 def test_a_few_runs_say_nothing_yet() -> None:
@@ -65,11 +96,11 @@ def test_a_few_runs_say_nothing_yet() -> None:
 
 def test_one_slow_run_makes_a_fast_action_slow_at_once_and_many_fast_ones_make_it_fast_again() -> None:
     estimate = estimate_of(*[0.001] * 1000, 1.0)
-    assert prefetch_for(10, estimate.mean_s, 200) == 20
+    assert prefetch_for(10, estimate, 200) == 20
 
     for _ in range(100):
-        estimate.add(0.001)
-    assert prefetch_for(10, estimate.mean_s, 20) == 200
+        estimate.add(0.001, 100)
+    assert prefetch_for(10, estimate, 20) == 200
 
 
 @given(st.lists(st.floats(0, 1e4), min_size=20, max_size=200))

@@ -104,6 +104,7 @@ class AmqpConsumer(ChannelKeeper):
             self._on_recovered(asyncio.get_running_loop().time() - self._lost_s)
 
     def _limit(self, link: Link, channel: Channel) -> asyncio.Future[Any]:
+        channel.prefetch = self._prefetch
         return link.request(channel, methods.BASIC_QOS_OK, methods.BASIC_QOS, 0, self._prefetch, False)
 
     def _consume(self, link: Link, channel: Channel) -> asyncio.Future[Any]:

@@ -59,7 +59,10 @@ class Login(msgspec.Struct, frozen=True):
 class Connection:
     """One connection, from the protocol header to its end."""
 
-    def __init__(self, login: Login, *, heartbeat_s: int, properties: dict[str, Any], wake: Callable[[], None]) -> None:
+    def __init__(
+        self, login: Login, *, heartbeat_s: int, properties: dict[str, Any], wake: Callable[[bool], None]
+    ) -> None:
+        """`wake` is told that there is something to send, and whether it is urgent."""
         self.outgoing: list[bytes] = []
         self.frame_max = FRAME_MAX
         self.heartbeat_s = heartbeat_s
@@ -72,6 +75,7 @@ class Connection:
         self._login = login
         self._properties = {**properties, "capabilities": CAPABILITIES}
         self._wake = wake
+        self._is_woken = self._is_woken_for_later = False
         self._tail = b""
         self._handshake: deque[tuple[Method, Callable[..., None]]] = deque(
             [
@@ -94,12 +98,23 @@ class Connection:
         if self.is_over:
             return
         self.outgoing.append(data)
-        if len(self.outgoing) == 1:
-            self._wake()
+        if not self._is_woken:
+            self._is_woken = True
+            self._wake(True)
+
+    def send_with_the_next(self, data: bytes) -> None:
+        """For what nobody waits for: it may stay until something urgent leaves, or for a moment."""
+        if self.is_over:
+            return
+        self.outgoing.append(data)
+        if not (self._is_woken or self._is_woken_for_later):
+            self._is_woken_for_later = True
+            self._wake(False)
 
     def take_outgoing(self) -> bytes:
         data = b"".join(self.outgoing)
         self.outgoing.clear()
+        self._is_woken = self._is_woken_for_later = False
         return data
 
     def open_channel(self, waiter: Waiter) -> Channel:

@@ -24,6 +24,8 @@ log = get_logger(__name__)
 CLOSE_WITHIN_S: Final = 2.0
 """A broker that does not answer our goodbye in time is left without one."""
 
+GATHER_S: Final = 0.001
+"""How long frames that are not urgent wait for company."""
 
 TICKS_OF_SILENCE: Final = 4
 """Two to a heartbeat, so a silently dead peer is found within two heartbeats. RabbitMQ speaks once per tick."""
@@ -161,10 +163,12 @@ class Link(asyncio.Protocol):
 
     # --- Writing ------------------------------------------------------------------------------
 
-    def _on_outgoing(self) -> None:
+    def _on_outgoing(self, is_urgent: bool) -> None:
         """The first frame of a turn of the loop leaves at once, for a short way; those that follow leave together, at a
         third of the cost of writing each on its own."""
-        if not self._is_gathering:
+        if not is_urgent:
+            self._loop.call_later(GATHER_S, self._flush)
+        elif not self._is_gathering:
             self._is_gathering = True
             self._loop.call_soon(self._end_turn)
             self._flush()
