@@ -26,6 +26,33 @@ RESULTS = "canoa.results"
 EVENTS = "canoa.events"
 """Topic exchange of what happens to tasks: key `<kind>.<task id>`, such as `progress.0192…`."""
 
+CATALOGUE = "canoa.catalogue"
+"""Fanout of what changed among nodes and their health; every manager binds a queue of its own."""
+
+# --- Sapparchi's names, as published ---
+
+AMQ_TOPIC = "amq.topic"
+NODES_REGISTER = "sapparchi.nodes.register"
+"""Key on `amq.topic`, and the managers' queue bound to it."""
+NODES_ACK = "sapparchi.nodes.actions-list"
+"""Key on `amq.topic`."""
+MANAGER_AVAILABLE = "sapparchi.manager.available"
+"""Fanout of heartbeats, and a key on `amq.topic`."""
+TASK_REQUESTS = "sapparchi.process.request.entrada"
+"""Queue of task requests, and a topic exchange bound to it."""
+NODE_UNICAST = "sapparchi.node.unicast"
+"""Headers exchange: header `nodeId` says which node's queue."""
+STEP_RESULTS = "sapparchi.task.handler.saida"
+"""Key on `amq.topic`, topic exchange and queue of what nodes answer."""
+STEP_RESULTS_OLD = "sapparchi.task.handler_saida"
+"""The same key in its other spelling."""
+FINAL_RESULTS = "sapparchi.task.final.saida"
+"""Key on `amq.topic`, topic exchange and queue of how tasks ended."""
+
+FINAL_TTL_S = 86_400.0
+FINAL_MAX_LENGTH = 100_000
+"""Final results wait for whoever listens, not for ever: the store has them."""
+
 REPLY_EXPIRES_S = 600.0
 """How long results wait for a caller that lost its link. Longer bridges longer cuts, and keeps garbage longer."""
 
@@ -94,6 +121,63 @@ def recorder() -> list[Declaration]:
     """What recorders consume, besides the dead letters. Declared by them alone: who submits a task to be kept where
     nobody ever kept one hears so at once."""
     return [Queue(name=SUBMIT), Queue(name=RESULTS)]
+
+
+def node_queue_name(node_id: str) -> str:
+    return f"{NODE_UNICAST}.{node_id}"
+
+
+def node_queue(node_id: str, *, expires_s: float | None = None) -> list[Declaration]:
+    """Declared by the node alone, as published: durable, without arguments. A node with a name that nobody will use
+    again gives it an expiry."""
+    queue = Queue(name=node_queue_name(node_id), expires_s=expires_s)
+    return [
+        Exchange(name=NODE_UNICAST, kind=ExchangeKind.HEADERS),
+        queue,
+        Binding(exchange=NODE_UNICAST, queue=queue.name, headers={"nodeId": node_id}),
+    ]
+
+
+def heartbeat_queue(node_id: str) -> list[Declaration]:
+    """What a node hears of managers: heartbeats, and acknowledgements of registrations."""
+    queue = Queue(name=f"canoa.heartbeat.{node_id}", expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)
+    return [
+        Exchange(name=MANAGER_AVAILABLE, kind=ExchangeKind.FANOUT),
+        queue,
+        Binding(exchange=MANAGER_AVAILABLE, queue=queue.name),
+        Binding(exchange=AMQ_TOPIC, queue=queue.name, key=NODES_ACK),
+    ]
+
+
+def catalogue_queue(client_id: str) -> list[Declaration]:
+    queue = Queue(name=f"canoa.catalogue.{client_id}", expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)
+    return [
+        Exchange(name=CATALOGUE, kind=ExchangeKind.FANOUT),
+        queue,
+        Binding(exchange=CATALOGUE, queue=queue.name),
+    ]
+
+
+def manager() -> list[Declaration]:
+    """What managers share. A node's queue is the node's own: nobody else declares it."""
+    return [
+        Exchange(name=CATALOGUE, kind=ExchangeKind.FANOUT),
+        Exchange(name=MANAGER_AVAILABLE, kind=ExchangeKind.FANOUT),
+        Exchange(name=NODE_UNICAST, kind=ExchangeKind.HEADERS),
+        Queue(name=NODES_REGISTER),
+        Binding(exchange=AMQ_TOPIC, queue=NODES_REGISTER, key=NODES_REGISTER),
+        Exchange(name=TASK_REQUESTS, kind=ExchangeKind.TOPIC),
+        Queue(name=TASK_REQUESTS),
+        Binding(exchange=TASK_REQUESTS, queue=TASK_REQUESTS, key="#"),
+        Exchange(name=STEP_RESULTS, kind=ExchangeKind.TOPIC),
+        Queue(name=STEP_RESULTS),
+        Binding(exchange=STEP_RESULTS, queue=STEP_RESULTS, key="#"),
+        Binding(exchange=AMQ_TOPIC, queue=STEP_RESULTS, key=STEP_RESULTS),
+        Binding(exchange=AMQ_TOPIC, queue=STEP_RESULTS, key=STEP_RESULTS_OLD),
+        Exchange(name=FINAL_RESULTS, kind=ExchangeKind.TOPIC),
+        Queue(name=FINAL_RESULTS, message_ttl_s=FINAL_TTL_S, max_length=FINAL_MAX_LENGTH),
+        Binding(exchange=FINAL_RESULTS, queue=FINAL_RESULTS, key="#"),
+    ]
 
 
 def progress_key(task_id: str) -> str:

@@ -1,0 +1,277 @@
+"""What managers need from a store: routed tasks with their steps, what must still be sent, plans, nodes and health.
+
+Part of the port in `port.py`; `tests/contract/store/` holds both databases to it. A routed task has a row among the
+tasks, like any other, so whoever lists, awaits or forgets tasks need not know how one was dispatched.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import msgspec
+
+from canoa.broker.port import Publication
+from canoa.execution.health import Sign
+from canoa.execution.outcome import Outcome
+from canoa.execution.plan import Plan
+from canoa.store.port import NewTask
+from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
+from canoa.wire.sapparchi import ActionLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# --- Steps and their story ------------------------------------------------------------------------------
+
+
+class StepState(enum.StrEnum):
+    BLOCKED = "blocked"  # what it waits for has not ended
+    WAITING = "waiting"  # for a node that can run it, or for its next attempt
+    SENT = "sent"  # a node has it, or will
+    ENDED = "ended"
+    SKIPPED = "skipped"  # what it waits for did not succeed, or the task was cancelled
+
+
+class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One time a step was sent to a node."""
+
+    attempt: int
+    node_id: NodeId
+    why: str  # this node and no other
+    sent_ms: int
+    started_ms: int | None = None  # by the node's clock
+    ended_ms: int | None = None
+    outcome: str | None = None  # an `Outcome`, `returned` or `lost`; None while it is out
+    error: str | None = None
+
+
+class StepRow(msgspec.Struct, frozen=True, kw_only=True):
+    task_id: TaskId
+    step: int  # its place in the plan
+    name: str
+    action: ActionName
+    state: StepState
+    outcome: Outcome | None = None
+    ready_ms: int | None = None  # since when nothing but a node is missing
+    due_ms: int | None = None  # when something happens to it by itself: its next attempt, or its time limit
+    ended_ms: int | None = None
+    error: str | None = None
+    attempts: tuple[AttemptRow, ...] = ()
+
+
+class Due(msgspec.Struct, frozen=True):
+    task_id: TaskId
+    step: int
+    due_ms: int
+
+
+class Owed(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that a transaction left to be sent. `key` is its own: writing it twice is writing it once."""
+
+    key: str
+    publication: Publication
+
+
+# --- Moves: what `advance` takes, and what each answers ------------------------------------------------
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True):
+    """Accept a routed task and send what can start. `task.message` is the request, its body the task's input as JSON.
+    The same id again changes nothing, but adds its `reply_to`."""
+
+    task: NewTask
+    plan: Plan
+    now_ms: int
+
+
+class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """A node's answer. It counts only for the attempt that is out, and once."""
+
+    task_id: TaskId
+    step: int
+    attempt: int
+    send: int
+    outcome: Outcome
+    output: bytes  # JSON
+    now_ms: int
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    error: str | None = None
+    error_type: str = ""
+    traceback: str = ""
+
+
+class StepLost(msgspec.Struct, frozen=True, kw_only=True):
+    """It will not be answered: the node has no queue, is gone, or gave it back. To another node, and no attempt."""
+
+    task_id: TaskId
+    step: int
+    attempt: int
+    send: int
+    why: str
+    is_returned: bool = False
+    now_ms: int
+
+
+class StepDue(msgspec.Struct, frozen=True, kw_only=True):
+    """Its time has come, if it still has that `due_ms`: the next attempt, another look for a node, or a time-out."""
+
+    task_id: TaskId
+    step: int
+    due_ms: int
+    now_ms: int
+
+
+class CancelTask(msgspec.Struct, frozen=True, kw_only=True):
+    task_id: TaskId
+    now_ms: int
+
+
+class Rerun(msgspec.Struct, frozen=True, kw_only=True):
+    """Open a task that ended badly again, as its next run: steps that succeeded keep their results."""
+
+    task_id: TaskId
+    now_ms: int
+
+
+class Paid(msgspec.Struct, frozen=True, kw_only=True):
+    """The broker has it, or nobody will ever take it: owe it no longer."""
+
+    key: str
+
+
+Move: TypeAlias = Begin | StepEnd | StepLost | StepDue | CancelTask | Rerun | Paid
+
+
+class Verdict(enum.StrEnum):
+    TAKEN = "taken"
+    DOUBLE = "double"  # it was known: the same task again, the same answer again
+    LATE = "late"  # of an attempt, a run or a time that is over
+    UNKNOWN = "unknown"  # no such task or step
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """What a move did. `owed` was written with it: send it now, then say `Paid`."""
+
+    verdict: Verdict
+    owed: tuple[Owed, ...] = ()
+    node_id: NodeId | None = None  # whose attempt it was
+    action: ActionName | None = None
+    outcome: Outcome | None = None  # of the task, if this ended it
+    step_outcome: str | None = None  # of the step's attempt, if this ended one
+    due_ms: tuple[int, ...] = ()  # timers that it set
+    cancel: tuple[str, ...] = ()  # request ids that nodes need not answer any more
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an attempt goes, and why."""
+
+    node_id: NodeId
+    why: str
+    timeout_s: float | None  # what the node says about the action
+    retries: int
+
+
+class Route(Protocol):
+    """Chooses nodes inside a transaction: quick, without waiting, from any thread."""
+
+    def choose(self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int) -> Choice | None:
+        """None: nobody can take it now."""
+
+    def is_known(self, action: ActionName) -> bool:
+        """Somebody offers it, or did and may come back."""
+
+
+# --- Nodes and their health ------------------------------------------------------------------------------
+
+
+class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    node_id: NodeId
+    layer: Layer
+    actions: tuple[ActionName, ...] = ()  # none: it left
+    site: str = ""
+    type: str = ""
+    endpoint: str = ""
+    protocol: str = "AMQP"
+    instance: str = ""
+    token: str = ""
+    fingerprint: str = ""
+    limits: dict[ActionName, ActionLimits] = {}
+    load: float | None = None
+    registered_ms: int = 0  # when it became what it is
+    seen_ms: int = 0  # its last sign of life
+    version: int = 0  # of the catalogue, when it changed last; the store counts it
+
+
+class BreakerRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Of a node, or of one action on it. The rules are in `execution/health.py`."""
+
+    node_id: NodeId
+    action: str = ""  # empty: the node as a whole
+    failures: int = 0  # in a row
+    down_until_ms: int = 0
+    trial_ms: int = 0  # when the one trial of a half-open circuit was sent
+    changed_ms: int = 0
+
+
+class HealthNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt says about its node: about the action on it (`is_about_node` false), or about the whole."""
+
+    node_id: NodeId
+    action: str
+    sign: Sign
+    is_about_node: bool = False
+    now_ms: int
+
+
+class RoutedStore(Protocol):
+    """The managers' part of a store. Errors as in `port.Store`."""
+
+    async def advance(self, moves: Sequence[Move], route: Route) -> list[Moved]:
+        """All of them in one transaction, in order, on disk when it returns; one answer each."""
+
+    async def steps(self, task_id: TaskId) -> list[StepRow]: ...
+
+    async def step_output(self, task_id: TaskId, step: int) -> bytes | None: ...
+
+    async def plan_of(self, task_id: TaskId) -> Plan | None: ...
+
+    async def due_steps(self, *, now_ms: int, limit: int) -> list[Due]:
+        """The earliest first."""
+
+    async def sent_steps(self, node_id: NodeId, *, limit: int) -> list[str]:
+        """Request ids of what is out at a node, the oldest first."""
+
+    async def queued_for(self) -> dict[NodeId, int]:
+        """How many steps are out, by node."""
+
+    async def take_owed(self, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
+        """What nobody holds: whoever wrote it died before it was sent. Like `take_outbox`."""
+
+    async def open_steps(self, *, limit: int, after: Due | None = None) -> list[Due]:
+        """Every step that is out or waits, for a broker that forgets: by task and step."""
+
+    async def put_plan(self, plan: Plan, *, now_ms: int) -> bool:
+        """Register it under its name; False: it was, exactly so."""
+
+    async def plan(self, name: str) -> Plan | None: ...
+
+    async def plans(self) -> list[Plan]: ...
+
+    async def put_nodes(self, nodes: Sequence[NodeRow]) -> int:
+        """Write them, each with the catalogue's next version; gives the last."""
+
+    async def touch_nodes(self, seen_ms: Mapping[NodeId, int]) -> None:
+        """Signs of life. No new version."""
+
+    async def nodes(self, *, since: int = 0) -> list[NodeRow]:
+        """Those that changed after that version."""
+
+    async def forget_nodes(self, *, seen_before_ms: int) -> list[NodeId]:
+        """Remove those nobody has seen since."""
+
+    async def note_health(self, notes: Sequence[HealthNote]) -> list[BreakerRow]:
+        """Apply the rules of `execution/health.py` under a lock; gives the rows that changed."""
+
+    async def breakers(self) -> list[BreakerRow]: ...

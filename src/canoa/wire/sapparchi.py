@@ -1,0 +1,139 @@
+"""The wire between managers and nodes, as published: registration, heartbeat, request, message, result.
+
+Bodies are JSON and fixed: a node in any language joins by them alone. What Canoa adds travels in headers, and
+everything works without it. Names of exchanges, queues and keys are in `broker/topology.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+
+from canoa.errors import Undecodable
+from canoa.vocabulary import Layer
+
+# --- Headers: what Canoa adds -------------------------------------------------------------------------
+
+NODE_ID: Final = "nodeId"  # of the publication itself: what the headers exchange matches
+
+OWNER: Final = "canoa-owner"  # who retries; a worker never retries what a manager owns
+MANAGER: Final = "manager"
+TASK: Final = "canoa-task"  # the task's id, for logs and traces
+STEP: Final = "canoa-step"  # the step's name, likewise
+
+STATUS: Final = "canoa-status"  # of a result: an `Outcome`, or `RETURNED`
+RETURNED: Final = "returned"  # it did not start: the node leaves, and somebody else may have it
+ENDED: Final = "canoa-ended"  # epoch milliseconds, by the node's clock; `result.STARTED` beside it
+ERROR_TYPE: Final = "canoa-error-type"
+
+SITE: Final = "canoa-site"  # of a registration, like the following
+INSTANCE: Final = "canoa-instance"  # changes with every start: tells two that claim one id apart
+LIMITS: Final = "canoa-limits"  # JSON object, URN to `ActionLimits`
+LOAD: Final = "canoa-load"  # attempts that run, as a share of those that may
+VERSION: Final = "canoa-version"
+
+# --- Bodies -------------------------------------------------------------------------------------------
+
+MAX_NODE_ID_CHARS: Final = 128
+MAX_ACTIONS: Final = 2_000
+MAX_REGISTRATION_BYTES: Final = 256 * 1024
+
+_ShortText = Annotated[str, msgspec.Meta(max_length=512)]
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A node says what it is and what it offers. No actions: it leaves."""
+
+    node_id: Annotated[str, msgspec.Meta(max_length=MAX_NODE_ID_CHARS)] = ""
+    endpoint: _ShortText = ""
+    layer: Layer = Layer.CLOUD
+    type: _ShortText = ""
+    actions: Annotated[list[_ShortText], msgspec.Meta(max_length=MAX_ACTIONS)] = []
+    force_register: bool = False
+
+
+class RegistrationAck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    token: str
+    node_id: str
+    actions: list[str]  # those that were accepted
+
+
+class ActionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """An action's `parameters`."""
+
+    timeout: int | None = 30_000  # milliseconds of one attempt
+    retry: int = 3
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    available: bool = True
+    force_register: bool = False
+    ts: int = 0  # epoch milliseconds: the same one may come by two ways
+    schema: int = 1
+
+
+class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a request's `task_plan`."""
+
+    step: str
+    action: str
+    after: list[str] = []
+
+
+class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A task for the managers: with a plan, a list of actions, or the name of a registered plan."""
+
+    id: str
+    task_id: str = ""
+    target_actions: list[str] = []
+    message_data: str = "{}"
+    created_at: int = 0
+    processing_time: int = 0
+    task_plan: list[PlannedStep] | None = None
+
+
+class NodeMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """To a node: run this. From a node: this came out. `requestID` is opaque, and one attempt's own."""
+
+    action_to: str = msgspec.field(name="actionTo")
+    request_id: str = msgspec.field(name="requestID")
+    message_data: str = msgspec.field(name="messageData", default="{}")
+
+
+class NodeError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a node that knows no status header says that it failed: an object whose only key is `error`."""
+
+    error: Any
+
+
+# --- To and from bytes --------------------------------------------------------------------------------
+
+_Body = TypeVar("_Body", Registration, RegistrationAck, Heartbeat, TaskRequest, NodeMessage)
+
+encode = msgspec.json.Encoder().encode
+
+
+def decode(body: bytes, kind: type[_Body]) -> _Body:
+    """Raises `Undecodable`, saying what is wrong with it."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise Undecodable(f"a body of {len(body):,} bytes is no {kind.__name__}: {exc}") from exc
+
+
+# --- Request ids ----------------------------------------------------------------------------------------
+
+
+def request_id(task_id: str, step: int, attempt: int, send: int) -> str:
+    """Unique per attempt, and per node it was sent to: `send` counts those."""
+    return f"{task_id}.{step}.{attempt}.{send}"
+
+
+def parse_request_id(text: str) -> tuple[str, int, int, int] | None:
+    """Task id, step, attempt, send; None for what no manager of ours made."""
+    parts = text.rsplit(".", 3)
+    if len(parts) != 4 or not parts[0] or not all(part.isdecimal() and len(part) < 10 for part in parts[1:]):
+        return None
+    step, attempt, send = map(int, parts[1:])
+    return parts[0], step, attempt, send
