@@ -114,11 +114,9 @@ class ArgumentsRefused(WrongUse):
 class PayloadTooLarge(WrongUse):
     """A body over the size limit."""
 
-    def __init__(self, what: str, size_bytes: int, limit_bytes: int) -> None:
-        super().__init__(
-            f"{what} is {size_bytes:,} bytes, over the limit of {limit_bytes:,}; "
-            f"send a reference (a path, a URL) instead, or raise CANOA_MAX_PAYLOAD_BYTES on both sides"
-        )
+    def __init__(self, what: str, size_bytes: int, limit_bytes: int, *, remedy: str = "") -> None:
+        otherwise = "send a reference (a path, a URL) instead, or raise CANOA_MAX_PAYLOAD_BYTES on both sides"
+        super().__init__(f"{what} is {size_bytes:,} bytes, over the limit of {limit_bytes:,}; {remedy or otherwise}")
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
 
