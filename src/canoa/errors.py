@@ -49,6 +49,10 @@ class NobodyAnswers(NobodyKeeps):
     an idempotency key."""
 
 
+class NobodyManages(CanoaError):
+    """No manager ever ran on this broker, or none in this process. Nothing was accepted; retrying is safe."""
+
+
 class ApiUnreachable(CanoaError):
     """Nobody answers at the API's address. Nothing was sent; retrying is safe."""
 
@@ -130,6 +134,30 @@ class UnknownTask(WrongUse):
         super().__init__(
             f"no task {task_id!r:.80} is kept here; only tasks with result='keep' are, until their retention is over"
         )
+        self.task_id = task_id
+
+
+class UnknownPlan(WrongUse):
+    """No plan is registered under this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no plan {name!r:.80} is registered here; `canoa plans register plan.yaml` does that")
+        self.name = name
+
+
+class UnknownNode(WrongUse):
+    """No node of this id has registered, or it was silent for so long that it is forgotten."""
+
+    def __init__(self, node_id: str) -> None:
+        super().__init__(f"no node {node_id!r:.80} is known here; `canoa nodes` shows those that are")
+        self.node_id = node_id
+
+
+class NotRouted(WrongUse):
+    """The task has no steps: the pool ran it, and no manager."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"task {task_id!r:.80} was not routed, so it has no steps; `canoa tasks ID` tells about it")
         self.task_id = task_id
 
 
