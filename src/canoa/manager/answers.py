@@ -13,8 +13,9 @@ import msgspec
 
 from canoa.errors import CanoaError, Undecodable
 from canoa.execution.outcome import Outcome
+from canoa.execution.plan_inputs import sound
 from canoa.logs import get_logger
-from canoa.manager.reading import checked_json, past_ms, text, unpacked
+from canoa.manager.reading import past_ms, text, unpacked
 from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import now_ms
 from canoa.store.routed_port import StepEnd, StepLost
@@ -99,7 +100,7 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
             is_returned=True,
             now_ms=now_ms,
         )
-    output = checked_json("messageData", answer.message_data)
+    output = sound(answer.message_data)
     outcome, error = _outcome(status, answer)
     headers = message.headers
     return StepEnd(
@@ -123,9 +124,9 @@ def _outcome(status: object, answer: NodeMessage) -> tuple[Outcome, str | None]:
     error = _error(answer.message_data)
     if status is None:
         return (Outcome.OK, None) if error is None else (Outcome.FAILED, error)
-    if status not in _ENDS:
+    if not isinstance(status, str) or status not in _ENDS:
         raise Undecodable(f"header {sapparchi.STATUS} is {status!r:.40}, which is no end of an attempt")
-    outcome = Outcome(str(status))
+    outcome = Outcome(status)
     return outcome, None if outcome is Outcome.OK else error or "no reason given"
 
 

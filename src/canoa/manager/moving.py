@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from canoa.errors import CanoaError
 from canoa.logs import get_logger
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from canoa.store.routed_port import Move, Moved, Route, RoutedStore
 
 log = get_logger(__name__)
+
+T = TypeVar("T")
 
 PAY_WITHIN_S: Final = 0.2
 """How long a payment may wait for moves to go along with. Longer spares transactions while little happens, and sends
@@ -50,6 +52,15 @@ class Moving:
             raise answer
         return answer
 
+    async def apply_all(self, moves: Sequence[Move]) -> Sequence[Moved]:
+        """As one transaction, all or nothing."""
+        answered: asyncio.Future[Sequence[Moved] | CanoaError] = self._loop.create_future()
+        self._moves.post_all(moves, partial(self._on_answers, moves, answered))
+        answers = await answered
+        if isinstance(answers, CanoaError):
+            raise answers
+        return answers
+
     def pay(self, key: str) -> None:
         """It was sent: written with the moves that come next, or alone if none do."""
         self._door.payments.append(Paid(key=key))
@@ -71,6 +82,19 @@ class Moving:
                 self._after(move, answer)
         finally:
             on_answer(answer)
+
+    def _on_answers(
+        self,
+        moves: Sequence[Move],
+        answered: asyncio.Future[Sequence[Moved] | CanoaError],
+        answers: Sequence[Moved] | CanoaError,
+    ) -> None:
+        try:
+            if not isinstance(answers, CanoaError):
+                for move, moved in zip(moves, answers, strict=True):
+                    self._after(move, moved)
+        finally:
+            _resolve(answered, answers)
 
     def _pay(self) -> None:
         self._paying = None
@@ -102,6 +126,6 @@ class _Door:
         return moved[: len(moves)]
 
 
-def _resolve(answered: asyncio.Future[Moved | CanoaError], answer: Moved | CanoaError) -> None:
+def _resolve(answered: asyncio.Future[T], answer: T) -> None:
     if not answered.done():
         answered.set_result(answer)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from canoa.errors import PayloadTooLarge, Undecodable
+from canoa.errors import PayloadTooLarge
 from canoa.wire import task
 from canoa.wire.compression import decompress
-from canoa.wire.nesting import MAX_DEPTH, json_is_too_deep
 
 if TYPE_CHECKING:
     from canoa.broker.port import Message
-
-_check = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def unpacked(message: Message, limit_bytes: int) -> bytes:
@@ -24,18 +19,6 @@ def unpacked(message: Message, limit_bytes: int) -> bytes:
     if len(message.body) > limit_bytes:
         raise PayloadTooLarge("a message", len(message.body), limit_bytes)
     return message.body
-
-
-def checked_json(what: str, value: str) -> bytes:
-    """The text as JSON that can be read, or `Undecodable`. It is not decoded: who needs it does."""
-    try:
-        body = value.encode()
-        if json_is_too_deep(body):
-            raise Undecodable(f"{what} is nested too deeply: more than {MAX_DEPTH} levels; flatten it")
-        _check(body)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as exc:
-        raise Undecodable(f"{what} is no JSON: {exc}") from exc
-    return body
 
 
 def text(value: object) -> str:

@@ -77,7 +77,7 @@ class Sender:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
                 while await self.send_left() == PAGE:
-                    await asyncio.sleep(0)
+                    pass
             except CanoaError as exc:
                 log.warning("owed_messages_wait", reason=str(exc))
 
@@ -120,9 +120,7 @@ class Sender:
         move: StepLost | StepEnd
         if isinstance(outcome, Unroutable):
             why = "its node has no queue"
-            move = StepLost(
-                task_id=TaskId(task_id), step=step, attempt=attempt, send=send, why=why, now_ms=now_ms()
-            )
+            move = StepLost(task_id=TaskId(task_id), step=step, attempt=attempt, send=send, why=why, now_ms=now_ms())
         else:
             move = StepEnd(
                 task_id=TaskId(task_id),

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from canoa.manager.moving import Moving
     from canoa.store.port import Store
-    from canoa.store.routed_port import RoutedStore
 
 log = get_logger(__name__)
 
@@ -38,11 +37,10 @@ PAGE: Final = 500
 
 
 class Timers:
-    """`owner`: which manager this is. `leases` and `store` are the same database."""
+    """`owner`: which manager this is."""
 
-    def __init__(self, store: RoutedStore, leases: Store, moving: Moving, *, owner: str) -> None:
+    def __init__(self, store: Store, moving: Moving, *, owner: str) -> None:
         self._store = store
-        self._leases = leases
         self._moving = moving
         self._owner = owner
         self._loop = asyncio.get_running_loop()
@@ -85,7 +83,7 @@ class Timers:
         """Another manager may look at once."""
         if self._is_ours:
             with suppress(CanoaError):
-                await self._leases.release(LEASE, self._owner)
+                await self._store.release(LEASE, self._owner)
 
     async def _move(self, due: Due) -> bool:
         move = StepDue(task_id=due.task_id, step=due.step, due_ms=due.due_ms, now_ms=now_ms())
@@ -99,7 +97,7 @@ class Timers:
         if self._loop.time() >= self._ask_at_s:
             self._ask_at_s = self._loop.time() + ASK_EVERY_S
             held_ms = round(LEASE_S * 1000)
-            lease = await self._leases.lease(LEASE, self._owner, now_ms=now_ms(), for_ms=held_ms)
+            lease = await self._store.lease(LEASE, self._owner, now_ms=now_ms(), for_ms=held_ms)
             self._is_ours = lease is not None
         return self._is_ours
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable
 from canoa.logs import get_logger
+from canoa.store.port import Answer, Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from canoa.store.port import Answer, Change
 
 log = get_logger(__name__)
 
@@ -105,7 +104,7 @@ class Grouping(Generic[C, A]):
             return [answer for change in changes for answer in await self._answers([change])]
 
 
-class GroupWriter(Grouping["Change", "Answer"]):
+class GroupWriter(Grouping[Change, Answer]):
     """What recorders write with: kept tasks and how they end."""
 
 
