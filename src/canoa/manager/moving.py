@@ -38,6 +38,7 @@ class Moving:
         self._door = _Door(store, route)
         self._moves: Grouping[Move, Moved] = Grouping(self._door)
         self._paying: asyncio.TimerHandle | None = None
+        self._is_closed = False
 
     def post(self, move: Move, on_answer: Callable[[Moved | CanoaError], None]) -> None:
         """Write it with the next group; `on_answer` hears what it did, or why it was not written."""
@@ -69,6 +70,7 @@ class Moving:
 
     async def aclose(self) -> None:
         """What was given before is still written."""
+        self._is_closed = True
         if self._paying is not None:
             self._paying.cancel()
         self._pay()
@@ -99,12 +101,14 @@ class Moving:
     def _pay(self) -> None:
         self._paying = None
         if self._door.payments:
-            self._moves.post(self._door.payments.popleft(), self._on_paid)
+            paid = self._door.payments.popleft()  # the others go along with it
+            self._moves.post(paid, partial(self._on_paid, paid))
 
-    def _on_paid(self, answer: Moved | CanoaError) -> None:
+    def _on_paid(self, paid: Paid, answer: Moved | CanoaError) -> None:
         if isinstance(answer, CanoaError):
+            self._door.payments.appendleft(paid)
             log.warning("payments_wait", payments=len(self._door.payments), reason=str(answer))
-        if self._door.payments and self._paying is None:
+        if self._door.payments and self._paying is None and not self._is_closed:
             self._paying = self._loop.call_later(PAY_WITHIN_S, self._pay)
 
 
