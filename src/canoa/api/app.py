@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -31,12 +32,13 @@ from canoa.worker.worker import Worker
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """What an API serves. Without a desk there are only the probes and the metrics."""
+    """What an API serves. Without a desk there are only the probes and the metrics; `collectors`: more of those."""
 
     app: Canoa
     readiness: Readiness
     desk: Desk | None = None
     worker: Worker | None = None
+    collectors: Sequence[Collector] = ()
     stopping: Stopping = field(default_factory=Stopping)
     listeners: Listeners = field(default_factory=Listeners)
 
@@ -99,10 +101,11 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _metrics_of(served: Served) -> Callable[[], bytes]:
-    """The worker's figures, or those of a process without one, and the recorder's behind them."""
+    """The worker's figures, or those of a process without one, and the others' behind them."""
     worker, desk = served.worker, served.desk
     registries = [new_registry(WorkerCollector({}, Layer.CLOUD)) if worker is None else worker.registry]
-    if desk is not None:
+    collectors = [*served.collectors] if desk is None else [RecorderCollector(desk.stats), *served.collectors]
+    for each in collectors:
         registries.append(CollectorRegistry())
-        registries[-1].register(RecorderCollector(desk.stats))
+        registries[-1].register(each)
     return lambda: b"".join(map(exposition, registries))

@@ -12,6 +12,7 @@ from canoa.cli.config import config_app
 from canoa.cli.dead import dead_app
 from canoa.cli.doctor import doctor
 from canoa.cli.init import init
+from canoa.cli.manager import manager
 from canoa.cli.map import map_
 from canoa.cli.recorder import recorder
 from canoa.cli.result import cancel, result
@@ -55,6 +56,7 @@ def _options(
 app.command(rich_help_panel=PROJECT)(init)
 app.command(rich_help_panel=RUNNING)(up)
 app.command(rich_help_panel=RUNNING)(worker)
+app.command(rich_help_panel=RUNNING)(manager)
 app.command(rich_help_panel=RUNNING)(recorder)
 app.command(rich_help_panel=TASKS)(call)
 app.command("map", rich_help_panel=TASKS)(map_)

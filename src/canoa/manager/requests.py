@@ -13,9 +13,10 @@ import msgspec
 
 from canoa.broker.port import HeaderValue, Message
 from canoa.errors import PayloadTooLarge, PlanRefused, Undecodable
-from canoa.execution import plan_reading
 from canoa.execution.plan import Plan
+from canoa.execution.plan_checks import checked
 from canoa.execution.plan_inputs import sound
+from canoa.execution.plan_reading import from_actions, from_task_plan
 from canoa.manager.reading import text, unpacked
 from canoa.store.port import NewTask
 from canoa.store.routed_port import Begin
@@ -23,6 +24,7 @@ from canoa.urn import task_name
 from canoa.vocabulary import ActionName, TaskId
 from canoa.wire import sapparchi, task, trace
 from canoa.wire.codec import ContentType
+from canoa.wire.nesting import json_is_too_deep
 from canoa.wire.ids import MAX_ID_CHARS, is_usable_id, made_at_s
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ MAX_AGE_MS: Final = 86_400_000
 
 PLANS: Final = 256
 """How many are remembered by how they were written: whoever sends one task mostly sends many of its kind."""
+
+_plans = msgspec.json.Decoder(Plan)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,16 +116,29 @@ def _submitted_ms(request: TaskRequest, now_ms: int) -> int:
 def _plan(message: Message, request: TaskRequest) -> Plan | None:
     if sapparchi.PLAN in message.headers:
         return _plan_in_header(message.headers[sapparchi.PLAN])
-    plan = plan_reading.of_request(request)
-    if plan is None and not request.task_id:
+    if request.task_plan is not None:
+        return from_task_plan(request.task_id, request.task_plan)
+    if request.target_actions:
+        return _plan_of_actions(request.task_id, tuple(request.target_actions))
+    if not request.task_id:
         raise PlanRefused("the request names no plan; give it target_actions, a task_plan or a registered task_id")
-    return plan
+    return None
 
 
 def _plan_in_header(value: HeaderValue) -> Plan:
     if not isinstance(value, str):
         raise Undecodable(f"header {sapparchi.PLAN} is no text; send the plan as JSON")
-    return _written(value)
+    return _packed_plan(value)
 
 
-_written = lru_cache(PLANS)(plan_reading.of_header)
+@lru_cache(PLANS)
+def _packed_plan(packed: str) -> Plan:
+    if json_is_too_deep(packed.encode(errors="replace")):
+        raise Undecodable(f"header {sapparchi.PLAN} is nested too deeply; flatten it")
+    try:
+        return checked(_plans.decode(packed))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
+        raise Undecodable(f"header {sapparchi.PLAN} is no plan: {exc}") from exc
+
+
+_plan_of_actions = lru_cache(PLANS)(from_actions)
