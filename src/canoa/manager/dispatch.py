@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from canoa.broker.port import Broker
+    from canoa.execution.step_settings import StepSettings
     from canoa.recorder.events import Events
     from canoa.store.port import Store
-    from canoa.store.routed_port import Move, Moved, Route, RoutedStore, Verdict
+    from canoa.store.routed_port import Due, Move, Moved, Route, RoutedStore, Verdict
 
 log = get_logger(__name__)
 
@@ -50,6 +51,7 @@ class Dispatch:
         events: Events,
         on_moved: Callable[[Move, Moved], None],
         owner: str,
+        steps: StepSettings,
         limit_bytes: int,
     ) -> None:
         self.stats = ManagerStats()
@@ -57,7 +59,7 @@ class Dispatch:
         self._store: RoutedStore = store
         self._on_moved = on_moved
         self._telling = Telling(events, self.stats)
-        self.moving = Moving(store, route, self._after)
+        self.moving = Moving(store, route, self._after, settings=steps)
         self.sender = Sender(broker, store, self.moving, stats=self.stats)
         self.answers = Answers(self.moving, self.sender, stats=self.stats, limit_bytes=limit_bytes)
         self.intake = Intake(
@@ -92,7 +94,14 @@ class Dispatch:
 
     async def lose_all(self, why: str) -> int:
         """For a broker that forgets: nobody has what was sent before this process began."""
-        return sum([await self.lose(node_id, why) for node_id in await self._store.queued_for()])
+        after: Due | None = None
+        count = 0
+        while page := await self._store.open_steps(limit=PAGE, after=after):
+            out = [each for each in page if each.send]
+            await asyncio.gather(*(self.moving.apply(_lost_step(each, why)) for each in out))
+            count += len(out)
+            after = page[-1]
+        return count
 
     async def stop(self) -> None:
         """What is in hand is written, or left to other managers."""
@@ -101,6 +110,7 @@ class Dispatch:
         await self.moving.aclose()
 
     def _after(self, move: Move, moved: Moved) -> None:
+        self.stats.written()
         self.sender.send(moved.owed)
         if moved.due_ms:
             self.timers.note(moved.due_ms)
@@ -123,6 +133,12 @@ def _lost(request_id: str, why: str) -> StepLost | None:
         return None
     task_id, step, attempt, send = request
     return StepLost(task_id=TaskId(task_id), step=step, attempt=attempt, send=send, why=why, now_ms=now_ms())
+
+
+def _lost_step(out: Due, why: str) -> StepLost:
+    return StepLost(
+        task_id=out.task_id, step=out.step, attempt=out.attempt, send=out.send, why=why, now_ms=now_ms()
+    )
 
 
 def _ignored(_: Any) -> None:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from canoa.errors import CanoaError
 from canoa.logs import get_logger
 from canoa.recorder.grouping import GROUP, Grouping
-from canoa.store.routed_port import Paid
+from canoa.store.routed_port import DEFAULT_SETTINGS, Paid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from canoa.execution.step_settings import StepSettings
     from canoa.store.routed_port import Move, Moved, Route, RoutedStore
 
 log = get_logger(__name__)
@@ -32,10 +33,17 @@ more of it again should this process be killed."""
 class Moving:
     """`after` hears every move that was written, before whoever gave it does."""
 
-    def __init__(self, store: RoutedStore, route: Route, after: Callable[[Move, Moved], None]) -> None:
+    def __init__(
+        self,
+        store: RoutedStore,
+        route: Route,
+        after: Callable[[Move, Moved], None],
+        *,
+        settings: StepSettings = DEFAULT_SETTINGS,
+    ) -> None:
         self._after = after
         self._loop = asyncio.get_running_loop()
-        self._door = _Door(store, route)
+        self._door = _Door(store, route, settings)
         self._moves: Grouping[Move, Moved] = Grouping(self._door)
         self._paying: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -115,15 +123,16 @@ class Moving:
 class _Door:
     """Into the store: every group takes along the payments that wait."""
 
-    def __init__(self, store: RoutedStore, route: Route) -> None:
+    def __init__(self, store: RoutedStore, route: Route, settings: StepSettings) -> None:
         self._store = store
         self._route = route
+        self._settings = settings
         self.payments: deque[Paid] = deque()
 
     async def apply(self, moves: Sequence[Move]) -> Sequence[Moved]:
         payments = [self.payments.popleft() for _ in range(min(GROUP, len(self.payments)))]
         try:
-            moved = await self._store.advance([*moves, *payments], self._route)
+            moved = await self._store.advance([*moves, *payments], self._route, settings=self._settings)
         except BaseException:
             self.payments.extendleft(reversed(payments))
             raise

@@ -24,8 +24,8 @@ from canoa.urn import task_name
 from canoa.vocabulary import ActionName, TaskId
 from canoa.wire import sapparchi, task, trace
 from canoa.wire.codec import ContentType
-from canoa.wire.nesting import json_is_too_deep
 from canoa.wire.ids import MAX_ID_CHARS, is_usable_id, made_at_s
+from canoa.wire.nesting import json_is_too_deep
 
 if TYPE_CHECKING:
     from canoa.wire.sapparchi import TaskRequest

@@ -29,7 +29,7 @@ class Book:
         self.may_write = asyncio.Event()
         self.may_write.set()
 
-    async def advance(self, moves: Sequence[Move], route: Any) -> list[Moved]:
+    async def advance(self, moves: Sequence[Move], route: Any, **_: Any) -> list[Moved]:
         await self.may_write.wait()
         if self.trouble is not None:
             raise self.trouble
