@@ -111,12 +111,26 @@ class ArgumentsRefused(WrongUse):
     """Arguments that do not fit the action's parameters. Refused before anything was sent, or by the worker."""
 
 
+class PlanRefused(WrongUse):
+    """A plan that cannot run as it is written. Nothing was sent."""
+
+
+class InputMissing(WrongUse):
+    """A step refers to a key that is not in what the task or another step gave it."""
+
+
 class PayloadTooLarge(WrongUse):
     """A body over the size limit."""
 
-    def __init__(self, what: str, size_bytes: int, limit_bytes: int, *, remedy: str = "") -> None:
-        otherwise = "send a reference (a path, a URL) instead, or raise CANOA_MAX_PAYLOAD_BYTES on both sides"
-        super().__init__(f"{what} is {size_bytes:,} bytes, over the limit of {limit_bytes:,}; {remedy or otherwise}")
+    def __init__(
+        self,
+        what: str,
+        size_bytes: int,
+        limit_bytes: int,
+        *,
+        remedy: str = "send a reference (a path, a URL) instead, or raise CANOA_MAX_PAYLOAD_BYTES on both sides",
+    ) -> None:
+        super().__init__(f"{what} is {size_bytes:,} bytes, over the limit of {limit_bytes:,}; {remedy}")
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from canoa.execution.plan import Plan
     from canoa.store.port import TaskRow
     from canoa.store.routed_port import AttemptRow, BreakerRow, NodeRow, StepRow
-    from canoa.vocabulary import NodeId
+    from canoa.vocabulary import ActionName, NodeId
 
 HERE: Final = "here"
 SILENT: Final = "silent"
@@ -131,19 +131,19 @@ def _state(row: NodeRow, now_ms: int, silent_after_s: float) -> str:
 def catalogue(rows: Iterable[NodeRow], shown: Iterable[NodeView]) -> list[CatalogueEntry]:
     """What can be asked for, and who would do it: those that are here, and not down."""
     able = {each.id: each for each in shown if each.state == HERE and each.health != Health.DOWN}
-    offers: dict[str, list[NodeRow]] = {}
+    offers: dict[ActionName, list[NodeRow]] = {}
     for row in rows:
         for name in row.actions:
             offers.setdefault(name, []).append(row)
     return [_entry(name, offering, able) for name, offering in sorted(offers.items())]
 
 
-def _entry(name: str, offering: Sequence[NodeRow], able: Mapping[str, NodeView]) -> CatalogueEntry:
+def _entry(name: ActionName, offering: Sequence[NodeRow], able: Mapping[str, NodeView]) -> CatalogueEntry:
     nodes = [each for each in offering if each.node_id in able and _is_up(able[each.node_id], name)]
-    limits = next((each.limits[key] for each in offering for key in each.limits if key == name), ActionLimits())
+    limits = next((each.limits[name] for each in offering if name in each.limits), ActionLimits())
     return CatalogueEntry(
         action=name,
-        urn=action_urn(offering[0].actions[offering[0].actions.index(name)]),  # type: ignore[arg-type]
+        urn=action_urn(name),
         nodes=sorted(each.node_id for each in nodes),
         layers=sorted({each.layer.value for each in nodes}),
         timeout_ms=limits.timeout,
