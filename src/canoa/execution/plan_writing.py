@@ -32,9 +32,20 @@ def _source(source: Source) -> Any:
             return "$input" if key is None else f"$input.{key}"
         case FromStep(step=step, key=key):
             return f"${step}" if key is None else f"${step}.{key}"
-        case Given(value=str() as text) if text.startswith("$"):
-            return f"${text}"
         case Given(value=value):
-            return value
+            return _literal(value)
         case _:
             assert_never(source)
+
+
+def _literal(value: Any) -> Any:
+    """What looks like a reference is written with one more `$`."""
+    match value:
+        case str() if value.startswith("$"):
+            return f"${value}"
+        case list() | tuple():
+            return [_literal(each) for each in value]
+        case dict():
+            return {name: _literal(each) for name, each in value.items()}
+        case _:
+            return value

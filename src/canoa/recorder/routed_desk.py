@@ -9,7 +9,6 @@ import msgspec
 from canoa.action import Options
 from canoa.client import routed
 from canoa.errors import ArgumentsRefused, NobodyManages, NotRouted, SettingError, UnknownNode, UnknownPlan
-from canoa.execution.plan_checks import checked
 from canoa.execution.plan_reading import plan_from_document
 from canoa.recorder import routed_showing as showing
 from canoa.recorder.routed_views import (
@@ -69,7 +68,7 @@ class RoutedDesk:
         if (request.plan is None) == (request.action is None):
             raise SettingError("a routed task is of one action, or of one plan; give `action` or `plan`")
         if request.plan is not None:
-            known = task_name(request.plan) if isinstance(request.plan, str) else _plan(request.plan)
+            known = task_name(request.plan) if isinstance(request.plan, str) else plan_from_document(request.plan)
             return routed.of_plan(known, request.input, options, reply_to=None, limit_bytes=self._limit_bytes).message
         if not isinstance(request.input, dict):
             raise ArgumentsRefused("an action's arguments are an object keyed by parameter")
@@ -122,10 +121,10 @@ class RoutedDesk:
             raise UnknownPlan(name)
         return showing.plan(found)
 
-    async def register(self, document: dict[str, Any], *, name: str | None = None) -> Registered:
-        """`name`: what it must be called. Tasks that run keep the plan that they began with."""
-        plan = _plan(document)
-        if name is not None and plan.name != task_name(name):
+    async def register(self, name: str, document: dict[str, Any]) -> Registered:
+        """In place of the one that had the name. Tasks that run keep the plan that they began with."""
+        plan = plan_from_document(document)
+        if plan.name != task_name(name):
             raise SettingError(f"the plan is called {plan.name!r:.80}, and is to be registered as {name!r:.80}")
         is_new = await self._manager().store.put_plan(plan, now_ms=now_ms())
         return Registered(name=plan.name, task_id=task_urn(plan.name), is_new=is_new)
@@ -157,10 +156,6 @@ class RoutedDesk:
         if self.managing is None:
             raise NobodyManages("no manager runs here, so nothing is routed; start one: canoa manager")
         return self.managing
-
-
-def _plan(document: dict[str, Any]) -> Plan:
-    return checked(plan_from_document(document))
 
 
 def _options(given: SubmitOptions, *, is_plan: bool) -> Options:

@@ -149,8 +149,8 @@ def _offer_routed(system: Canoa, desk: Desk) -> None:
         return await routed.plan(name)
 
     @system.action()
-    async def register(document: dict[str, Any]) -> Registered:
-        return await routed.register(document)
+    async def register(name: str, document: dict[str, Any]) -> Registered:
+        return await routed.register(name, document)
 
     @system.action()
     async def nodes() -> list[NodeView]:
