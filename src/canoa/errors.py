@@ -112,7 +112,13 @@ class ArgumentsRefused(WrongUse):
 
 
 class PlanRefused(WrongUse):
-    """A plan that cannot run as it is written. Nothing was sent."""
+    """A plan that cannot run as it is written. Nothing was sent. `step`: whose fault it is, where it is one's."""
+
+    step: str | None = None
+
+    def __init__(self, message: str, *, step: str | None = None) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 class InputMissing(WrongUse):
@@ -122,15 +128,9 @@ class InputMissing(WrongUse):
 class PayloadTooLarge(WrongUse):
     """A body over the size limit."""
 
-    def __init__(
-        self,
-        what: str,
-        size_bytes: int,
-        limit_bytes: int,
-        *,
-        remedy: str = "send a reference (a path, a URL) instead, or raise CANOA_MAX_PAYLOAD_BYTES on both sides",
-    ) -> None:
-        super().__init__(f"{what} is {size_bytes:,} bytes, over the limit of {limit_bytes:,}; {remedy}")
+    def __init__(self, what: str, size_bytes: int, limit_bytes: int, *, remedy: str = "") -> None:
+        otherwise = "send a reference (a path, a URL) instead, or raise CANOA_MAX_PAYLOAD_BYTES on both sides"
+        super().__init__(f"{what} is {size_bytes:,} bytes, over the limit of {limit_bytes:,}; {remedy or otherwise}")
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
 

@@ -74,7 +74,7 @@ def _checked_step(plan: str, step: Step) -> Step:
         checked_part("step", step.name)
         action = action_name(step.action)
     except WrongUse as exc:
-        raise PlanRefused(f"plan {plan!r}, step {step.name!r:.100}: {exc}") from exc
+        raise PlanRefused(f"plan {plan!r}, step {step.name!r:.100}: {exc}", step=step.name) from exc
     _check_limits(plan, step)
     for source in (step.arguments or {}).values():
         _check_key(plan, step.name, source)
@@ -86,10 +86,13 @@ def _check_limits(plan: str, step: Step) -> None:
     if timeout_s is not None and (math.isnan(timeout_s) or not 0 < timeout_s <= MAX_TIMEOUT_S):
         raise PlanRefused(
             f"plan {plan!r}, step {step.name!r}: timeout {timeout_s!r:.40}: "
-            f"use seconds above 0, at most {MAX_TIMEOUT_S:,} (ten years)"
+            f"use seconds above 0, at most {MAX_TIMEOUT_S:,} (ten years)",
+            step=step.name,
         )
     if retries is not None and not 0 <= retries <= MAX_RETRIES:
-        raise PlanRefused(f"plan {plan!r}, step {step.name!r}: retry {retries!r:.40}: use 0 (no retries) or more")
+        raise PlanRefused(
+            f"plan {plan!r}, step {step.name!r}: retry {retries!r:.40}: use 0 (no retries) or more", step=step.name
+        )
 
 
 def _check_key(plan: str, step: str, source: Source) -> None:
@@ -97,7 +100,8 @@ def _check_key(plan: str, step: str, source: Source) -> None:
         return
     if not 1 <= len(source.key) <= MAX_KEY_CHARS:
         raise PlanRefused(
-            f"plan {plan!r}, step {step!r} refers to a key of {len(source.key):,} characters; use 1 to {MAX_KEY_CHARS}"
+            f"plan {plan!r}, step {step!r} refers to a key of {len(source.key):,} characters; use 1 to {MAX_KEY_CHARS}",
+            step=step,
         )
 
 
@@ -113,7 +117,9 @@ def _by_name(plan: str, steps: Iterable[Step]) -> dict[str, Step]:
     found: dict[str, Step] = {}
     for each in steps:
         if each.name in found:
-            raise PlanRefused(f"plan {plan!r} has two steps named {each.name!r}; give one of them another name")
+            raise PlanRefused(
+                f"plan {plan!r} has two steps named {each.name!r}; give one of them another name", step=each.name
+            )
         found[each.name] = each
     return found
 
@@ -122,7 +128,9 @@ def _check_references(plan: str, steps: Mapping[str, Step], output: str | None) 
     for step in steps.values():
         for name in step.after:
             if name not in steps:
-                raise PlanRefused(f"plan {plan!r}, step {step.name!r} refers to {_missing(name, steps)}")
+                raise PlanRefused(
+                    f"plan {plan!r}, step {step.name!r} refers to {_missing(name, steps)}", step=step.name
+                )
     if output is not None and output not in steps:
         raise PlanRefused(f"plan {plan!r}: its output is {_missing(output, steps)}")
 
@@ -175,5 +183,6 @@ def _cycle_refused(plan: str, steps: Mapping[str, Step], stuck: list[str]) -> Pl
     shown = cycle if len(cycle) <= 2 * SHOWN else [*cycle[:SHOWN], "…", *cycle[-SHOWN:]]
     return PlanRefused(
         f"plan {plan!r}: steps wait for each other: {' → '.join(shown)} (each for the next); "
-        f"remove one of these dependencies"
+        f"remove one of these dependencies",
+        step=at,
     )
