@@ -14,7 +14,18 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from canoa.api import asked, documents, errors, routes_dead, routes_live, routes_probes, routes_tasks
+from canoa.api import (
+    asked,
+    documents,
+    errors,
+    routes_dead,
+    routes_live,
+    routes_nodes,
+    routes_plans,
+    routes_probes,
+    routes_steps,
+    routes_tasks,
+)
 from canoa.api.answers import PlainRoute, answer
 from canoa.api.docs_page import rendered
 from canoa.api.guard import Guard, checked_token
@@ -64,6 +75,7 @@ def new_api(served: Served, *, hosts: Sequence[str], token: str) -> FastAPI:
         _include_desk(api, served, served.desk)
     metrics = _metrics_of(served)
     routes_probes.add_routes(api, served.app.name, worker=served.worker, readiness=served.readiness, metrics=metrics)
+    routes_probes.add_manager_route(api, None if served.desk is None else served.desk.routed, served.readiness)
     _include_documents(api)
     return api
 
@@ -71,6 +83,9 @@ def new_api(served: Served, *, hosts: Sequence[str], token: str) -> FastAPI:
 def _include_desk(api: FastAPI, served: Served, desk: Desk) -> None:
     limit_bytes = served.app.settings.max_payload_bytes
     routes_tasks.add_routes(api, desk, stopping=served.stopping, limit_bytes=limit_bytes)
+    routes_steps.add_routes(api, desk)
+    routes_plans.add_routes(api, desk.routed)
+    routes_nodes.add_routes(api, desk.routed)
     routes_dead.add_routes(api, desk)
     routes_live.add_routes(api, desk, stopping=served.stopping, listeners=served.listeners)
 

@@ -14,10 +14,13 @@ from canoa.cli.doctor import doctor
 from canoa.cli.init import init
 from canoa.cli.manager import manager
 from canoa.cli.map import map_
+from canoa.cli.nodes import nodes
+from canoa.cli.plans import plans_app
 from canoa.cli.recorder import recorder
 from canoa.cli.result import cancel, result
 from canoa.cli.site import site_app
 from canoa.cli.submit import submit
+from canoa.cli.task import task_app
 from canoa.cli.tasks import tasks
 from canoa.cli.up import up
 from canoa.cli.worker import worker
@@ -64,7 +67,10 @@ app.command(rich_help_panel=TASKS)(submit)
 app.command(rich_help_panel=TASKS)(result)
 app.command(rich_help_panel=TASKS)(cancel)
 app.command(rich_help_panel=TASKS)(tasks)
+app.add_typer(task_app, name="task", rich_help_panel=TASKS)
+app.add_typer(plans_app, name="plans", rich_help_panel=TASKS)
 app.add_typer(dead_app, name="dead", rich_help_panel=TASKS)
+app.command(rich_help_panel=PROJECT)(nodes)
 app.command(rich_help_panel=PROJECT)(doctor)
 app.add_typer(actions_app, name="actions", rich_help_panel=PROJECT)
 app.add_typer(site_app, name="site", rich_help_panel=PROJECT)
