@@ -1,1 +1,1 @@
-"""Managers: they know the nodes, choose one for every step, and own nothing that another one could not go on with."""
+"""Managers know the nodes and choose one for every step. They own nothing: another manager could go on at any time."""
