@@ -1,6 +1,6 @@
 """A manager's work on tasks: requests in, steps out to nodes, answers in, results out. Owns nothing that it could lose.
 
-Which node gets what, and who is there, is the other half: see `service.py`.
+Which nodes there are, and which of them gets a step, is the other half: see `nodes.py`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from canoa.wire.ids import new_task_id
 from canoa.wire.sapparchi import parse_request_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from canoa.broker.port import Broker
     from canoa.execution.step_settings import StepSettings
     from canoa.recorder.events import Events
-    from canoa.store.port import Store
-    from canoa.store.routed_port import Due, Move, Moved, Route, RoutedStore, Verdict
+    from canoa.store.routed_port import Due, FullStore, Move, Moved, Route, Verdict
 
 log = get_logger(__name__)
 
@@ -45,7 +44,7 @@ class Dispatch:
     def __init__(
         self,
         broker: Broker,
-        store: Store,
+        store: FullStore,
         route: Route,
         *,
         events: Events,
@@ -56,7 +55,7 @@ class Dispatch:
     ) -> None:
         self.stats = ManagerStats()
         self._broker = broker
-        self._store: RoutedStore = store
+        self._store = store
         self._on_moved = on_moved
         self._telling = Telling(events, self.stats)
         self.moving = Moving(store, route, self._after, settings=steps)
@@ -72,6 +71,10 @@ class Dispatch:
             limit_bytes=limit_bytes,
         )
         self.timers = Timers(store, self.moving, owner=owner)
+
+    def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """By name; whoever runs them ends when one of them raises."""
+        return {"owed": self.sender.run(), "timers": self.timers.run()}
 
     async def cancel(self, task_id: TaskId) -> Verdict:
         """End it, unless it has ended, and tell the nodes."""

@@ -37,7 +37,7 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
         manager = await stack.enter_async_context(
             managing(
                 broker,
-                hosted.recorder.store,
+                hosted.store,
                 events=hosted.recorder.events,
                 is_memory=app.settings.is_memory,
                 settings=ManagerSettings(limit_bytes=app.settings.max_payload_bytes),

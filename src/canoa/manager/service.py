@@ -1,6 +1,6 @@
 """A manager: knows the nodes, runs tasks over them, owns nothing. Any number may run side by side, and any may die.
 
-Two halves: the nodes (registrations, the catalogue, health, heartbeats) and the tasks (`dispatch.py`).
+Two halves: what it knows of nodes and does for them (`nodes.py`), and its work on tasks (`dispatch.py`).
 """
 
 from __future__ import annotations
@@ -8,24 +8,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from canoa.clock import SystemClock
 from canoa.logs import get_logger
-from canoa.manager.catalogue import Catalogue
 from canoa.manager.dispatch import Dispatch
-from canoa.manager.following import Follower
-from canoa.manager.health import HealthNotes
-from canoa.manager.heartbeat import Heart
 from canoa.manager.metrics import Figures, ManagerCollector, new_registry
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.registering import Registrations
-from canoa.manager.router import Router
-from canoa.manager.routing.round_robin import RoundRobin
 from canoa.wire.ids import new_client_id
 
 if TYPE_CHECKING:
     from canoa.broker.port import Broker, Consumer
     from canoa.recorder.events import Events
-    from canoa.store.port import Store
     from canoa.store.routed_port import RoutedStore
 
 log = get_logger(__name__)
@@ -44,36 +36,26 @@ class Manager:
     """On a broker and a store that are open; it closes neither."""
 
     def __init__(
-        self, broker: Broker, store: Store, *, events: Events, is_memory: bool, settings: ManagerSettings
+        self, broker: Broker, store: FullStore, *, events: Events, is_memory: bool, settings: ManagerSettings
     ) -> None:
         self.id = new_client_id()
-        self.store: RoutedStore = store
+        self.store = store
         self._broker = broker
         self._is_memory = is_memory
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self.catalogue = Catalogue(settings.nodes)
-        self._follower = Follower(broker, store, self.catalogue, manager_id=self.id)
-        self._health = HealthNotes(self.catalogue, self._follower)
-        self.router = Router(
-            self.catalogue,
-            RoundRobin(),
-            settings=settings.nodes.breaker,
-            note=self._health.post_from_any_thread,
-        )
-        self.registrations = Registrations(broker, self.catalogue, self._follower, on_return=self._health.close)
-        self._heart = Heart(broker, store, manager_id=self.id, clock=SystemClock())
+        self.nodes = Nodes(broker, store, store, manager_id=self.id, lose=self._lose, settings=settings.nodes)
         self._dispatch = Dispatch(
             broker,
             store,
-            self.router,
+            self.nodes.router,
             events=events,
             on_moved=self._on_moved,
             owner=self.id,
             steps=settings.steps,
             limit_bytes=settings.limit_bytes,
         )
-        figures = Figures(self._dispatch.stats, self._dispatch.sender, self.catalogue, self.registrations)
+        figures = Figures(self._dispatch.stats, self._dispatch.sender, self.nodes.catalogue, self.nodes.registrations)
         self.collector = ManagerCollector(figures)
         self.registry = new_registry(self.collector)
         self._consumers: list[Consumer] = []
@@ -86,11 +68,12 @@ class Manager:
         """Return once it takes registrations, requests and results."""
         declared = [*topology.shared(), *topology.manager()]
         await self._broker.declare(*declared)
-        await self._follower.open()
         if self._is_memory:
-            await self._begin_anew()
+            await self._forget_nodes()
+        await self.nodes.open()
+        if self._is_memory:
+            await self._lose_all()
         intake = {
-            topology.NODES_REGISTER: self.registrations.on_delivery,
             topology.TASK_REQUESTS: self._dispatch.intake.on_delivery,
             topology.STEP_RESULTS: self._dispatch.answers.on_delivery,
         }
@@ -98,25 +81,18 @@ class Manager:
             consumer = await self._broker.consume(queue, on_delivery, prefetch=PREFETCH, topology=declared)
             self._consumers.append(consumer)
             self._spawn(consumer.wait_ended(), f"watch[{queue}]")
-        for name, work in self._loops().items():
+        for name, work in (self.nodes.loops() | self._dispatch.loops()).items():
             self._spawn(work, name)
 
-    def _loops(self) -> dict[str, Coroutine[Any, Any, None]]:
-        return {
-            "follow": self._follower.run(),
-            "health": self._health.run(),
-            "heartbeat": self._heart.run(),
-            "hello": self._heart.say_hello(),
-            "owed": self._dispatch.sender.run(),
-            "timers": self._dispatch.timers.run(),
-        }
-
-    async def _begin_anew(self) -> None:
-        """The broker has forgotten all nodes, and all that was sent to them."""
-        now_ms = self.catalogue.now_ms()
-        there = [left(row, now_ms) for row in self.catalogue.rows.values() if row.actions]
+    async def _forget_nodes(self) -> None:
+        """They went with the broker; those that are there register again."""
+        at_ms = now_ms()
+        there = [left(row, at_ms) for row in await self.store.nodes() if row.actions]
         if there:
-            await self._follower.put(there)
+            await self.store.put_nodes(there)
+
+    async def _lose_all(self) -> None:
+        """The broker has forgotten what was sent."""
         count = await self._dispatch.lose_all("the broker was started anew")
         if count:
             log.info("steps_sent_anew", steps=count)
@@ -137,13 +113,11 @@ class Manager:
         for consumer in self._consumers:
             with suppress(CanoaError):
                 await consumer.cancel()
-        await self.registrations.stop()
         await self._dispatch.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._heart.stop()
-        await self._follower.aclose()
+        await self.nodes.aclose()
 
     # --- For the desk ---------------------------------------------------------------------------------------
 
@@ -172,7 +146,10 @@ class Manager:
 
     def _on_moved(self, move: Move, moved: Moved) -> None:
         if not isinstance(move, Paid):
-            self._health.on_moved(moved, move.now_ms)
+            self.nodes.health.on_moved(moved, move.now_ms)
+
+    async def _lose(self, node_id: NodeId, why: str) -> None:
+        await self._dispatch.lose(node_id, why)
 
     def _spawn(self, work: Coroutine[Any, Any, Any], name: str) -> None:
         task = self._loop.create_task(work, name=f"manager.{name}")
@@ -191,7 +168,7 @@ class Manager:
 
 @asynccontextmanager
 async def managing(
-    broker: Broker, store: Store, *, events: Events, is_memory: bool, settings: ManagerSettings | None = None
+    broker: Broker, store: FullStore, *, events: Events, is_memory: bool, settings: ManagerSettings | None = None
 ) -> AsyncIterator[Manager]:
     """Ready inside, stopped at the end. `events`: of the recorder beside it."""
     manager = Manager(broker, store, events=events, is_memory=is_memory, settings=settings or ManagerSettings())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from canoa.manager.moving import Moving
-    from canoa.store.port import Store
+    from canoa.store.routed_port import FullStore
 
 log = get_logger(__name__)
 
@@ -39,7 +39,7 @@ PAGE: Final = 500
 class Timers:
     """`owner`: which manager this is."""
 
-    def __init__(self, store: Store, moving: Moving, *, owner: str) -> None:
+    def __init__(self, store: FullStore, moving: Moving, *, owner: str) -> None:
         self._store = store
         self._moving = moving
         self._owner = owner
