@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from canoa.broker import topology
-from canoa.errors import CanoaError, QueueMissing
+from canoa.errors import CanoaError
 from canoa.logs import get_logger
+from canoa.manager.listeners import listeners
 from canoa.manager.registering import left
 
 if TYPE_CHECKING:
@@ -124,10 +124,7 @@ class Prober:
         now_s = self._catalogue.clock.monotonic_s()
         if self._catalogue.signs.age_s(node_id, now_s) < LOOK_EVERY_S:
             return  # it answers
-        try:
-            consumers = (await self._broker.depth(topology.node_queue_name(node_id))).consumers
-        except QueueMissing:
-            consumers = None
+        consumers = await listeners(self._broker, node_id)
         self._looks[node_id], why = judge(self._looks[node_id], consumers, now_s)
         if why is not None:
             await self._give_up(node_id, why)

@@ -84,13 +84,16 @@ class Town:
 
     # --- Nodes ------------------------------------------------------------------------------------------
 
-    async def listen(self, name: str) -> Consumer:
+    async def listen(self, name: str, *, exclusive: bool = False) -> Consumer:
         """As a worker does before it registers: on a connection of its own."""
+        declared = (
+            [Queue(name=topology.node_queue_name(name), exclusive=True)] if exclusive else topology.node_queue(name)
+        )
         broker = self._new_broker()
         self._brokers.append(broker)
         await broker.open()
         queue = topology.node_queue_name(name)
-        return await broker.consume(queue, lambda delivery: None, prefetch=10, topology=topology.node_queue(name))
+        return await broker.consume(queue, lambda delivery: None, prefetch=10, topology=declared)
 
     async def register(self, name: str = "gw-7", *, instance: str = "", **said: Any) -> None:
         await self.publish(registration(name, instance=instance, **said))
