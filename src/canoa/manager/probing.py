@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.following import Follower
-    from canoa.store.port import Store
-    from canoa.store.routed_port import RoutedStore
+    from canoa.store.routed_port import FullStore
     from canoa.vocabulary import NodeId
 
 log = get_logger(__name__)
@@ -68,8 +67,7 @@ class Prober:
     def __init__(
         self,
         broker: Broker,
-        store: Store,
-        routed: RoutedStore,
+        store: FullStore,
         *,
         catalogue: Catalogue,
         follower: Follower,
@@ -78,7 +76,6 @@ class Prober:
     ) -> None:
         self._broker = broker
         self._store = store
-        self._routed = routed
         self._catalogue = catalogue
         self._follower = follower
         self._manager_id = manager_id
@@ -109,7 +106,7 @@ class Prober:
 
     async def look(self) -> None:
         """Those that had work out at the last look too are looked at: a quick step costs no look."""
-        busy = [node_id for node_id in await self._routed.queued_for() if node_id in self._catalogue.rows]
+        busy = [node_id for node_id in await self._store.queued_for() if node_id in self._catalogue.rows]
         before, self._looks = self._looks, {node_id: self._known(node_id) for node_id in busy}
         for node_id in busy:
             if node_id in before:
