@@ -60,6 +60,17 @@ async def test_when_the_beating_manager_stops_another_beats(memory_town: Town) -
     await town.until(lambda: [beat for beat in town.heard[topology.MANAGER_AVAILABLE] if not beat["forceRegister"]])
 
 
+async def test_within_ten_seconds_another_beats_for_a_manager_that_was_killed(memory_town: Town) -> None:
+    town = memory_town
+    first = await town.start_manager()
+    await town.until(lambda: first.heart.is_leading)
+    second = await town.start_manager()
+
+    await town.kill(first)
+
+    await town.until(lambda: second.heart.is_leading, within_s=10.0)
+
+
 # --- Silence ----------------------------------------------------------------------------------------------------
 
 
