@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.manager.fake_store import FakeStore
 from tests.integration.manager.site import Site
 from tests.integration.manager.town import Town
 
 from canoa.broker.memory import MemoryBroker, MemoryHub
 from canoa.broker.rabbitmq import RabbitBroker
+from canoa.store.opening import new_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from canoa.store.routed_port import FullStore
 
 _RABBIT = pytest.mark.rabbitmq
 _BOTH = [pytest.mark.rabbitmq, pytest.mark.postgres]
@@ -51,12 +53,15 @@ async def shared_site(rabbit_url: str, postgres_url: str) -> AsyncIterator[Site]
 
 
 @pytest.fixture
-def routed_store() -> FakeStore:
-    return FakeStore()
+async def routed_store(tmp_path: Path) -> AsyncIterator[FullStore]:
+    store = new_store(f"sqlite:///{tmp_path / 'canoa.db'}")
+    await store.open()
+    yield store
+    await store.aclose()
 
 
 @pytest.fixture(params=["memory", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
-async def town(request: pytest.FixtureRequest, routed_store: FakeStore) -> AsyncIterator[Town]:
+async def town(request: pytest.FixtureRequest, routed_store: FullStore) -> AsyncIterator[Town]:
     """For what depends on the broker."""
     hub = MemoryHub()
     url = "" if request.param == "memory" else request.getfixturevalue("rabbit_url")
@@ -65,7 +70,7 @@ async def town(request: pytest.FixtureRequest, routed_store: FakeStore) -> Async
 
 
 @pytest.fixture
-async def memory_town(routed_store: FakeStore) -> AsyncIterator[Town]:
+async def memory_town(routed_store: FullStore) -> AsyncIterator[Town]:
     """For what no broker changes."""
     hub = MemoryHub()
     async with Town(lambda: MemoryBroker(hub), routed_store) as town:
