@@ -6,6 +6,7 @@ from canoa.execution.health import BreakerSettings
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
 from canoa.recorder import routed_showing as showing
+from canoa.recorder.routed_views import NodeView
 from canoa.store.routed_port import AttemptRow, BreakerRow, NodeRow, StepRow, StepState
 from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
 from canoa.wire.sapparchi import ActionLimits
@@ -78,7 +79,7 @@ def breaker(node_id: str, *, action: str = "", failures: int, down_until_ms: int
     return BreakerRow(node_id=NodeId(node_id), action=action, failures=failures, down_until_ms=down_until_ms)
 
 
-def shown(*rows: NodeRow, breakers: tuple[BreakerRow, ...] = ()) -> list[showing.NodeView]:
+def shown(*rows: NodeRow, breakers: tuple[BreakerRow, ...] = ()) -> list[NodeView]:
     queued = {NodeId("gw-7"): 3}
     return showing.nodes(rows, breakers, queued, now_ms=NOW_MS, settings=SETTINGS, silent_after_s=150)
 
