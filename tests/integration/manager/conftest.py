@@ -1,4 +1,4 @@
-"""Managers on both brokers: alone with their nodes (a town), and with tasks on each store they can share (a site)."""
+"""Managers on both brokers, with a SQLite file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.manager.fake_store import FakeStore
-from tests.integration.manager.site import Site
 from tests.integration.manager.town import Town
 
 from canoa.broker.memory import MemoryBroker, MemoryHub
@@ -14,40 +13,6 @@ from canoa.broker.rabbitmq import RabbitBroker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
-
-_RABBIT = pytest.mark.rabbitmq
-_BOTH = [pytest.mark.rabbitmq, pytest.mark.postgres]
-
-
-@pytest.fixture(
-    params=[
-        "memory-sqlite",
-        pytest.param("rabbitmq-sqlite", marks=_RABBIT),
-        pytest.param("rabbitmq-postgresql", marks=_BOTH),
-    ]
-)
-async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Site]:
-    """For what depends on broker and store."""
-    broker, store = request.param.split("-")
-    broker_url = "memory://" if broker == "memory" else request.getfixturevalue("rabbit_url")
-    store_url = f"sqlite:///{tmp_path}/canoa.db" if store == "sqlite" else request.getfixturevalue("postgres_url")
-    async with Site(broker_url, store_url) as site:
-        yield site
-
-
-@pytest.fixture
-async def memory_site(tmp_path: Path) -> AsyncIterator[Site]:
-    """For what neither changes."""
-    async with Site("memory://", f"sqlite:///{tmp_path}/canoa.db") as site:
-        yield site
-
-
-@pytest.fixture
-async def shared_site(rabbit_url: str, postgres_url: str) -> AsyncIterator[Site]:
-    """For several managers."""
-    async with Site(rabbit_url, postgres_url) as site:
-        yield site
 
 
 @pytest.fixture

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from canoa.execution.health import BreakerSettings
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
 from canoa.recorder import routed_showing as showing
-from canoa.recorder.routed_views import NodeView
 from canoa.store.routed_port import AttemptRow, BreakerRow, NodeRow, StepRow, StepState
 from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
 from canoa.wire.sapparchi import ActionLimits
+
+if TYPE_CHECKING:
+    from canoa.recorder.routed_views import NodeView
 
 NOW_MS = 1_750_000_000_000
 FETCH = ActionName("continuum.fetch")
