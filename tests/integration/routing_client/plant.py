@@ -72,8 +72,8 @@ class Plant:
         self.hosted = await self._stack.enter_async_context(hosting(self.app, self._store_url))
         worker = await self._stack.enter_async_context(self.app.worker(drain_s=2))
         async with asyncio.timeout(WITHIN_S):
-            while not any(node.id == worker.node_id for node in await self.desk.routed.nodes()):
-                await asyncio.sleep(0.02)  # registrations are told to managers, and to nobody else
+            while not any(each.id == worker.node_id for each in await self.desk.routed.nodes()):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
 
     async def __aenter__(self) -> Plant:
         return self

@@ -57,6 +57,12 @@ def test_a_later_attempt_queued_since_the_one_before_it_ended() -> None:
     assert times(step(attempt(2, 7, 38), attempt(138, 140, 150, number=2))) == [(2, 5, 31), (100, 2, 10)]
 
 
+def test_the_pause_before_the_last_attempt_is_no_queue() -> None:
+    retried = step(attempt(2, 7, 38), attempt(138, 140, 150, number=2), ready_ms=NOW_MS + 130)
+
+    assert times(retried) == [(None, 5, 31), (8, 2, 10)]
+
+
 def test_what_is_not_known_is_not_made_up() -> None:
     assert times(step(attempt(2), ready_ms=None)) == [(None, None, None)]
 
