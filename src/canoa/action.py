@@ -49,12 +49,14 @@ MAX_S: Final = 10 * 365 * 86_400
 
 
 ResultMode: TypeAlias = Literal["reply", "keep", "none"]
+Dispatch: TypeAlias = Literal["pool", "routed"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How one submit differs from the action's own settings. None: as the action says."""
 
     result: ResultMode = "reply"
+    dispatch: Dispatch = "pool"
     priority: int | None = None
     timeout: float | None = None
     retry: int | None = None
@@ -78,6 +80,27 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if key is not None and not (isinstance(key, str) and 1 <= len(key) <= 255):
             raise SettingError(f"idempotency_key={key!r:.40}: use a text of 1 to 255 characters")
         _check_delay(self.after, self.at)
+        self._check_dispatch()
+
+    def _check_dispatch(self) -> None:
+        if self.dispatch not in ("pool", "routed"):
+            raise SettingError(
+                f"dispatch={self.dispatch!r:.40}: use 'pool', or 'routed' where a manager chooses the node"
+            )
+        if self.dispatch == "routed" and (self.is_delayed or self.priority is not None):
+            name = "priority" if self.priority is not None else "after" if self.after is not None else "at"
+            raise SettingError(
+                f"{name}={getattr(self, name)!s:.40}: a routed task has none; leave it out, or use the pool"
+            )
+
+    @property
+    def is_routed(self) -> bool:
+        return self.dispatch == "routed"
+
+    @property
+    def is_kept(self) -> bool:
+        """A store has it, under its id."""
+        return self.result == "keep" or self.is_routed
 
     @property
     def is_delayed(self) -> bool:
@@ -160,6 +183,7 @@ class Action(Generic[P, C, R]):
         self,
         *,
         result: ResultMode = "reply",
+        dispatch: Dispatch = "pool",
         priority: int | None = None,
         timeout: float | None = None,
         retry: int | None = None,
@@ -171,12 +195,14 @@ class Action(Generic[P, C, R]):
         """The same action, submitted in another way: `resize.using(queue_timeout=10).submit("a.png")`.
 
         `result="keep"`: a store accepts it and keeps its result, which `app.handle(id)` finds again; what was submitted
-        with the same `idempotency_key` is the same task. `result="none"`: nobody waits for it. `after`: it starts that
-        many seconds after the submit, `at`: not before that time (with a zone); both by the worker's clock.
+        with the same `idempotency_key` is the same task. `result="none"`: nobody waits for it. `dispatch="routed"`: a
+        manager chooses the node, and keeps the task and each of its attempts, whatever `result` says. `after`: it
+        starts that many seconds after the submit, `at`: not before that time (with a zone); both by the worker's clock.
         `queue_timeout`: no attempt starts later than that many seconds from then, or from the submit.
         """
         options = Options(
             result=result,
+            dispatch=dispatch,
             priority=priority,
             timeout=timeout,
             retry=retry,

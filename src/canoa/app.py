@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from canoa.client.sync import SyncApp
     from canoa.context import Context
     from canoa.recorder.accepting import Acceptor
+    from canoa.recorder.managing import Managing
     from canoa.worker.limiter import LocalLimiter
     from canoa.worker.worker import Worker, WorkerSettings
 
@@ -78,6 +79,8 @@ class Canoa:
         self._hub: tuple[asyncio.AbstractEventLoop, MemoryHub] | None = None
         self.acceptor: Acceptor | None = None
         """Set by `canoa up` on the memory broker: what is submitted here is stored first."""
+        self.manager: Managing | None = None
+        """Likewise, for what is routed."""
 
     def __repr__(self) -> str:
         broker = settings_module.without_password(self.settings.broker)

@@ -49,6 +49,10 @@ class NobodyAnswers(NobodyKeeps):
     an idempotency key."""
 
 
+class NobodyManages(CanoaError):
+    """No manager ever ran on this broker, or none in this process. Nothing was accepted; retrying is safe."""
+
+
 class ApiUnreachable(CanoaError):
     """Nobody answers at the API's address. Nothing was sent; retrying is safe."""
 
@@ -107,14 +111,26 @@ class ArgumentsRefused(WrongUse):
     """Arguments that do not fit the action's parameters. Refused before anything was sent, or by the worker."""
 
 
+class PlanRefused(WrongUse):
+    """A plan that cannot run as it is written. Nothing was sent. `step`: whose fault it is, where it is one's."""
+
+    step: str | None = None
+
+    def __init__(self, message: str, *, step: str | None = None) -> None:
+        super().__init__(message)
+        self.step = step
+
+
+class InputMissing(WrongUse):
+    """A step refers to a key that is not in what the task or another step gave it."""
+
+
 class PayloadTooLarge(WrongUse):
     """A body over the size limit."""
 
-    def __init__(self, what: str, size_bytes: int, limit_bytes: int) -> None:
-        super().__init__(
-            f"{what} is {size_bytes:,} bytes, over the limit of {limit_bytes:,}; "
-            f"send a reference (a path, a URL) instead, or raise CANOA_MAX_PAYLOAD_BYTES on both sides"
-        )
+    def __init__(self, what: str, size_bytes: int, limit_bytes: int, *, remedy: str = "") -> None:
+        otherwise = "send a reference (a path, a URL) instead, or raise CANOA_MAX_PAYLOAD_BYTES on both sides"
+        super().__init__(f"{what} is {size_bytes:,} bytes, over the limit of {limit_bytes:,}; {remedy or otherwise}")
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
 
@@ -130,6 +146,30 @@ class UnknownTask(WrongUse):
         super().__init__(
             f"no task {task_id!r:.80} is kept here; only tasks with result='keep' are, until their retention is over"
         )
+        self.task_id = task_id
+
+
+class UnknownPlan(WrongUse):
+    """No plan is registered under this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no plan {name!r:.80} is registered here; `canoa plans register plan.yaml` does that")
+        self.name = name
+
+
+class UnknownNode(WrongUse):
+    """No node of this id has registered, or it was silent for so long that it is forgotten."""
+
+    def __init__(self, node_id: str) -> None:
+        super().__init__(f"no node {node_id!r:.80} is known here; `canoa nodes` shows those that are")
+        self.node_id = node_id
+
+
+class NotRouted(WrongUse):
+    """The task has no steps: the pool ran it, and no manager."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"task {task_id!r:.80} was not routed, so it has no steps; `canoa tasks ID` tells about it")
         self.task_id = task_id
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canoa.errors import WrongUse
-from canoa.urn import action_name, action_urn, checked_part
+from canoa.urn import MAX_NAME_CHARS, action_name, action_urn, checked_part, task_name, task_urn
 
 SAFE = string.ascii_letters + string.digits + "_-"
 parts = st.text(SAFE, min_size=1, max_size=80)
@@ -31,7 +31,10 @@ def test_a_name_and_its_urn_mean_the_same_action(app: str, function: str) -> Non
         ".",
         "shop.",
         ".resize",
-        "shop.resize.fast",
+        "shop..resize",
+        "shop.resize.",
+        "shop.resize\n",
+        "a." * 80 + "aa",
         "shop.re size",
         "shop.a/b",
         "shop.é",
@@ -45,6 +48,22 @@ def test_what_is_no_name_is_refused_with_an_example_of_one(text: str) -> None:
         action_name(text)
 
     assert repr(text) in str(caught.value)
+
+
+def test_actions_of_other_nodes_may_have_more_parts() -> None:
+    assert action_name("urn:sapparchi:Action:nome.da.action") == "nome.da.action"
+
+
+@given(st.lists(parts, min_size=1, max_size=4).map(".".join).filter(lambda name: len(name) <= MAX_NAME_CHARS))
+def test_a_plans_name_and_its_urn_mean_the_same_plan(name: str) -> None:
+    assert task_urn(name) == f"urn:sapparchi:Task:{name}"
+    assert task_name(task_urn(name)) == task_name(name) == name
+
+
+@pytest.mark.parametrize("text", ["", ".", "a b", "a/b", "a..b", "é", "urn:other:a", "#", "*", "x" * 81, "a\n"])
+def test_what_is_no_plans_name_is_refused_with_an_example_of_one(text: str) -> None:
+    with pytest.raises(WrongUse, match=r"is not a plan's name; use letters, digits, .* such as power-factor"):
+        task_name(text)
 
 
 @given(st.text(max_size=100))

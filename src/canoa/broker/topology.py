@@ -149,8 +149,12 @@ def heartbeat_queue(node_id: str) -> list[Declaration]:
     ]
 
 
+def catalogue_queue_name(client_id: str) -> str:
+    return f"canoa.catalogue.{client_id}"
+
+
 def catalogue_queue(client_id: str) -> list[Declaration]:
-    queue = Queue(name=f"canoa.catalogue.{client_id}", expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)
+    queue = Queue(name=catalogue_queue_name(client_id), expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)
     return [
         Exchange(name=CATALOGUE, kind=ExchangeKind.FANOUT),
         queue,

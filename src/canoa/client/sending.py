@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from canoa import telemetry
 from canoa.broker import topology
 from canoa.client.outgoing import aimed_anew
+from canoa.client.routed import nobody_manages
 from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown, NobodyKeeps, UnknownAction, Unroutable
 
 if TYPE_CHECKING:
@@ -78,9 +79,11 @@ class Sending:
 
 def named(outcome: CanoaError, publication: Publication, action: ActionName, *, is_memory: bool) -> CanoaError:
     """What the broker calls unroutable is, to a caller, an action that nobody ever offered, or a task that nobody would
-    keep."""
+    keep or route."""
     if not isinstance(outcome, Unroutable):
         return outcome
     if publication.key == topology.SUBMIT:
         return NobodyKeeps(f"nobody keeps the result of {action} here; start `canoa recorder`, or use result='reply'")
+    if publication.key == topology.TASK_REQUESTS:
+        return nobody_manages(action, is_memory=is_memory)
     return UnknownAction(action, is_memory=is_memory)

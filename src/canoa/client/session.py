@@ -1,4 +1,4 @@
-"""A program's side of the pool: sends tasks, hears their results. One per app and event loop.
+"""A program's side of pool and managers: sends tasks, hears their results. One per app and event loop.
 
 Accepted means confirmed by the broker, which has it on disk. What a caller waits for himself (`call`, `map`) is not put
 on disk: he keeps it, and sends it again after a restart of the broker. A task whose confirm got lost with the link is
@@ -19,7 +19,7 @@ from canoa import telemetry
 from canoa.action import Options
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
-from canoa.client import outgoing
+from canoa.client import outgoing, routed
 from canoa.client.broker_life import BrokerLife
 from canoa.client.handle import Handle
 from canoa.client.replies import Kept, Replies
@@ -39,11 +39,13 @@ from canoa.wire.codec import ContentType
 from canoa.wire.ids import new_client_id, new_task_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from canoa.action import Action, Args
     from canoa.app import Canoa
     from canoa.broker.port import Broker, Consumer, Depth, PublishOutcome
+    from canoa.execution.plan import Plan
+    from canoa.wire.codec import Codec
 
 log = get_logger(__name__)
 
@@ -52,6 +54,8 @@ REPLY_PREFETCH = 1000
 
 GRACE_S = 1.0
 """The caller's clock ends a handle this long after the last moment a worker could: its answer may be on the way."""
+
+ROUTED = Options(dispatch="routed")
 
 CLOSE_WITHIN_S = 2.0
 CANCEL_WITHIN_S = 2.0
@@ -194,9 +198,33 @@ class Session:
         await self._check_offered(name, options)
         return await self._accepted(*self._prepare_raw(name, body, content_type, options, None))
 
+    async def submit_plan(
+        self, plan: Plan | str, input: Any, options: Options | None = None, *, codec: Codec[Any] | None = None
+    ) -> Handle[Any]:
+        """A task for the managers. `plan`: itself, or the name of one that is registered; `input`: what it starts from;
+        `codec`: of its result's type, None takes whatever it is. Raises `NobodyManages`, `ArgumentsRefused`."""
+        return await self._accepted(*self._prepare_plan(plan, input, options or ROUTED, codec))
+
+    def start_plan(
+        self, plan: Plan | str, input: Any, options: Options | None = None, *, codec: Codec[Any] | None = None
+    ) -> Handle[Any]:
+        """Like `start`: for a caller who waits."""
+        handle, publication = self._prepare_plan(
+            plan, input, msgspec.structs.replace(options or ROUTED, is_awaited=True), codec
+        )
+        self._post(publication, handle, None)
+        return handle
+
+    def _prepare_plan(
+        self, plan: Plan | str, input: Any, options: Options, codec: Codec[Any] | None
+    ) -> tuple[Handle[Any], Publication]:
+        limit_bytes = self._app.settings.max_payload_bytes
+        publication = routed.of_plan(plan, input, options, reply_to=self._reply_to, limit_bytes=limit_bytes)
+        return self._expected(ActionName(publication.message.type or ""), publication, options, codec)
+
     async def _accepted(self, handle: Handle[Any], publication: Publication) -> Handle[Any]:
-        if self._app.acceptor is not None and publication.message.persistent:
-            await self._stored([(handle, publication)])
+        if (accept := self._storing(publication)) is not None:
+            await self._stored(accept, [(handle, publication)])
             return handle
         accepted: asyncio.Future[CanoaError | None] = self.loop.create_future()
         self._post(publication, handle, accepted)
@@ -209,12 +237,20 @@ class Session:
             raise error
         return handle
 
-    async def _stored(self, prepared: Sequence[tuple[Handle[Any], Publication]]) -> None:
-        """The broker dies with this process, so the store of this process says yes."""
-        acceptor = self._app.acceptor
-        assert acceptor is not None
+    def _storing(self, publication: Publication) -> Callable[[list[Message]], Awaitable[Any]] | None:
+        """Who says yes where the broker dies with this process: its store, unless a caller keeps the task himself."""
+        app = self._app
+        if not publication.message.persistent:
+            return None
+        if publication.key == topology.TASK_REQUESTS:
+            return None if app.manager is None else app.manager.accept
+        return None if app.acceptor is None else app.acceptor.take_each
+
+    async def _stored(
+        self, accept: Callable[[list[Message]], Awaitable[Any]], prepared: Sequence[tuple[Handle[Any], Publication]]
+    ) -> None:
         try:
-            await acceptor.take_each([publication.message for _, publication in prepared])
+            await accept([publication.message for _, publication in prepared])
         except BaseException:
             self.replies.drop_unseen([handle for handle, _ in prepared])
             raise
@@ -224,7 +260,7 @@ class Session:
 
     async def _check_offered(self, name: ActionName, options: Options) -> None:
         """A store and a rung take a task for anybody, so what nobody ever offered is told apart before it is sent."""
-        if name in self._offered or not (options.result == "keep" or options.is_delayed):
+        if name in self._offered or options.is_routed or not (options.is_kept or options.is_delayed):
             return
         async with self._looking:  # of many submits at once, the first one looks
             if name in self._offered:
@@ -255,10 +291,11 @@ class Session:
         try:
             for call in calls:
                 prepared.append(self._prepare_or_fail(action, options, call, is_failing=return_errors))
-            if self._app.acceptor is not None and not options.is_awaited:
-                await self._stored([(handle, each) for handle, each in prepared if each is not None])
+            sound = [(handle, each) for handle, each in prepared if each is not None]
+            if sound and (accept := self._storing(sound[0][1])) is not None:
+                await self._stored(accept, sound)
                 return [handle for handle, _ in prepared]
-            outcomes = iter(await self._publish_all([each for _, each in prepared if each is not None]))
+            outcomes = iter(await self._publish_all([each for _, each in sound]))
             for handle, publication in prepared:
                 outcome = None if publication is None else next(outcomes)
                 telemetry.sent(handle, outcome)
@@ -312,14 +349,30 @@ class Session:
     def _prepare(
         self, action: Action[..., Any, Any], options: Options, args: Any, kwargs: Any
     ) -> tuple[Handle[Any], Publication]:
-        body = action.signature.encode(args, kwargs, action.content_type)
-        return self._prepare_raw(action.name, body, action.content_type.value, options, action)
+        content_type = ContentType.JSON if options.is_routed else action.content_type  # nodes speak nothing else
+        body = action.signature.encode(args, kwargs, content_type)
+        return self._prepare_raw(action.name, body, content_type.value, options, action)
 
     def _prepare_raw(
         self, name: ActionName, body: bytes, content_type: str, options: Options, action: Action[..., Any, Any] | None
     ) -> tuple[Handle[Any], Publication]:
+        codec = None if action is None else action.signature.result
+        if options.is_routed:
+            limit_bytes = self._app.settings.max_payload_bytes
+            request = routed.of_action(name, body, options, reply_to=self._reply_to, limit_bytes=limit_bytes)
+            return self._expected(name, request, options, codec)
+        handle, publication = self._expected(
+            name, self._publication(name, body, content_type, options, action), options, codec
+        )
+        if options.result != "none":
+            self._watch_clock(handle, options, action)
+        return handle, publication
+
+    def _publication(
+        self, name: ActionName, body: bytes, content_type: str, options: Options, action: Action[..., Any, Any] | None
+    ) -> Publication:
         settings = self._app.settings
-        publication = outgoing.publication(
+        return outgoing.publication(
             name,
             body,
             content_type,
@@ -330,16 +383,19 @@ class Session:
             layer=settings.layer,
             compression=self._compression,
         )
-        is_kept = options.result == "keep"
-        handle: Handle[Any] = Handle(self, TaskId(publication.message.message_id or ""), name, is_kept=is_kept)
+
+    def _expected(
+        self, name: ActionName, publication: Publication, options: Options, codec: Codec[Any] | None
+    ) -> tuple[Handle[Any], Publication]:
+        """A handle that hears the answer."""
+        task_id = TaskId(publication.message.message_id or "")
+        handle: Handle[Any] = Handle(self, task_id, name, is_kept=options.is_kept)
         if telemetry.spans is not None:
             publication = telemetry.spans.begin_send(
                 publication, handle, is_awaited=options.is_awaited, is_memory=self.is_memory
             )
         if options.result != "none":
-            kept = Kept(publication) if options.is_awaited else None
-            self.replies.expect(handle, None if action is None else action.signature.result, kept)
-            self._watch_clock(handle, options, action)
+            self.replies.expect(handle, codec, Kept(publication) if options.is_awaited else None)
         else:
             handle.succeed(None)
         return handle, publication

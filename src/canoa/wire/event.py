@@ -8,8 +8,8 @@ from datetime import datetime  # noqa: TC003 - decoders read the annotations
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """What happened to a task: `accepted`, `progress`, `ended`, `dead`, `redriven`; `lagged` to a listener that was
-    too slow and missed some."""
+    """What happened to a task: `accepted`, `progress`, `ended`, `dead`, `redriven`; to a step of a routed one:
+    `step_sent`, `step_ended`; to a listener that was too slow and missed some: `lagged`."""
 
     kind: str
     task_id: str
@@ -20,3 +20,4 @@ class Event:
     text: str | None = None
     node_id: str | None = None
     attempt: int | None = None
+    step: str | None = None  # of a routed task

@@ -22,6 +22,10 @@ MANAGER: Final = "manager"
 TASK: Final = "canoa-task"  # the task's id, for logs and traces
 STEP: Final = "canoa-step"  # the step's name, likewise
 
+PLAN: Final = "canoa-plan"  # of a request: JSON of an `execution.plan.Plan`
+MAX_PLAN_BYTES: Final = 64 * 1024
+"""Headers must fit into one frame. A larger plan is registered first, and then run by its name."""
+
 STATUS: Final = "canoa-status"  # of a result: an `Outcome`, or `RETURNED`
 RETURNED: Final = "returned"  # it did not start: the node leaves, and somebody else may have it
 ENDED: Final = "canoa-ended"  # epoch milliseconds, by the node's clock; `result.STARTED` beside it

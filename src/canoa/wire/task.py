@@ -82,9 +82,9 @@ def read(message: Message, action: ActionName) -> Task:
         raise Undecodable("the task has no message_id; send one, unique per task")
     headers = message.headers
     task_id = TaskId(message.message_id)
-    known: dict[str, Any] = {"sent_s": made_at_s(task_id)}
     if not headers:
-        return Task(id=task_id, action=action, message=message, **known)
+        return Task(id=task_id, action=action, message=message, sent_s=made_at_s(task_id))
+    known: dict[str, Any] = {"sent_s": made_at_s(task_id)}
     if SENT in headers:
         known["sent_s"] = _integer(headers, SENT, 0, MAX_MS) / 1000
     if ATTEMPT in headers:

@@ -118,6 +118,8 @@ class Runner:
         except Undecodable as exc:
             offer.refuse_message(delivery, str(exc))
             return None
+        if not (known.message.headers or delivery.redelivered or is_suspect or known.id in self._cancelled):
+            return known  # nothing is said about it, so the rules have nothing to say: most tasks
         intent = rules.on_delivery(
             offer.policy_for(known),
             rules.Received(

@@ -1,0 +1,135 @@
+"""What a step gets, and what a task gives: values passed on as the JSON they are, never decoded on the way.
+
+Pure: bytes in, bytes out. The plan is one that `plan_checks.py` has let through.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from canoa.errors import InputMissing, PayloadTooLarge, Undecodable
+from canoa.execution.plan import FromInput, FromStep, Given
+from canoa.wire.nesting import MAX_DEPTH, json_is_too_deep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from canoa.execution.plan import Plan, Source, Step
+
+MAX_JOINED_BYTES: Final = 8_000_000
+"""Quoted inside a message it may be twice as long, and still below the 16 MiB that brokers take."""
+
+SHOWN: Final = 8
+
+_encode = msgspec.json.Encoder().encode
+_raw = msgspec.json.Decoder(msgspec.Raw).decode
+_keys = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def sound(text: str | bytes) -> bytes:
+    """The same JSON as bytes, or `Undecodable`. For what comes from outside: everything else here trusts its input."""
+    try:
+        body = text.encode() if isinstance(text, str) else text
+        if not isinstance(text, str):
+            str(body, "utf-8")  # the decoder does not look inside the strings that it passes on
+        if json_is_too_deep(body):
+            raise Undecodable(f"the JSON is nested too deeply: more than {MAX_DEPTH} levels; flatten it")
+        return bytes(_raw(body))
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
+        raise Undecodable(f"a text of {len(text):,} characters is not JSON: {exc}; check how it is encoded") from exc
+
+
+def input_of(step: Step, task_input: bytes, outputs: Mapping[str, bytes]) -> bytes:
+    """What the step is sent. `outputs` has at least what it waits for.
+
+    Raises `InputMissing` and `PayloadTooLarge`: the step can never run, and is refused.
+    """
+    if step.arguments is None:
+        return _waited_for(step, task_input, outputs)
+    opened: dict[str | None, dict[str, msgspec.Raw]] = {}
+    values = {name: _value(step.name, source, task_input, outputs, opened) for name, source in step.arguments.items()}
+    return _joined(f"the input of step {step.name!r}", values)
+
+
+def _waited_for(step: Step, task_input: bytes, outputs: Mapping[str, bytes]) -> bytes:
+    if not step.after:
+        return task_input
+    if len(step.after) == 1:
+        return outputs[step.after[0]]
+    return _by_step(f"the input of step {step.name!r}", step.after, outputs)
+
+
+def task_output(plan: Plan, outputs: Mapping[str, bytes]) -> bytes:
+    """The result of a task whose steps all succeeded: of the step that the plan names, or of the last ones. Raises
+    `PayloadTooLarge`."""
+    names = final_steps(plan)
+    if len(names) == 1:
+        return outputs[names[0]]
+    return _by_step(f"the result of plan {plan.name!r}", names, outputs)
+
+
+def final_steps(plan: Plan) -> list[str]:
+    """Whose results are the task's."""
+    if plan.output is not None:
+        return [plan.output]
+    waited_for = {name for step in plan.steps for name in step.after}
+    return [step.name for step in plan.steps if step.name not in waited_for]
+
+
+# --- Splicing -------------------------------------------------------------------------------------------
+
+
+def _by_step(what: str, names: Iterable[str], outputs: Mapping[str, bytes]) -> bytes:
+    return _joined(what, {name: msgspec.Raw(outputs[name]) for name in names})
+
+
+def _joined(what: str, values: dict[str, msgspec.Raw]) -> bytes:
+    size_bytes = sum(memoryview(each).nbytes for each in values.values())
+    if size_bytes > MAX_JOINED_BYTES:
+        raise PayloadTooLarge(what, size_bytes, MAX_JOINED_BYTES, remedy="let steps give references (paths, URLs)")
+    return _encode(values)
+
+
+def _value(
+    step: str,
+    source: Source,
+    task_input: bytes,
+    outputs: Mapping[str, bytes],
+    opened: dict[str | None, dict[str, msgspec.Raw]],
+) -> msgspec.Raw:
+    """`opened`: what was already taken apart for this step, by where it came from (None: the task's input)."""
+    if isinstance(source, Given):
+        return msgspec.Raw(_encode(source.value))
+    origin = source.step if isinstance(source, FromStep) else None
+    body = task_input if origin is None else outputs[origin]
+    if source.key is None:
+        return msgspec.Raw(body)
+    if origin not in opened:
+        opened[origin] = _opened(step, source, body)
+    if source.key not in opened[origin]:
+        raise _no_key(step, source, opened[origin])
+    return opened[origin][source.key]
+
+
+def _opened(step: str, source: FromInput | FromStep, body: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        return _keys(body)
+    except msgspec.DecodeError as exc:
+        raise InputMissing(
+            f"step {step!r} needs key {source.key!r} of {_spell(source)}, which is no object: {exc}; "
+            f"give an object there, or take the whole"
+        ) from exc
+
+
+def _no_key(step: str, source: FromInput | FromStep, found: Mapping[str, object]) -> InputMissing:
+    names = [f"{each!r:.80}" for each in list(found)[:SHOWN]] + (["…"] if len(found) > SHOWN else [])
+    return InputMissing(
+        f"step {step!r} needs key {source.key!r} of {_spell(source)}, which has "
+        f"{', '.join(names) or 'no keys'}; add it there, or change the plan"
+    )
+
+
+def _spell(source: FromInput | FromStep) -> str:
+    return f"what step {source.step!r} gave" if isinstance(source, FromStep) else "the task's input"

@@ -1,0 +1,189 @@
+"""What a registration says, and whether it may have the id that it claims. Pure: messages and times in, rows out.
+
+Bodies come from anybody who may publish: sizes, ids and names are checked before anything is kept.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from canoa.errors import Undecodable, WrongUse
+from canoa.store.routed_port import NodeRow
+from canoa.urn import action_name
+from canoa.vocabulary import ActionName, NodeId
+from canoa.wire import sapparchi
+from canoa.wire.sapparchi import ActionLimits, Registration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from canoa.broker.port import HeaderValue, Message
+
+MAX_FACT_CHARS: Final = 128
+"""Of what a header says about a node."""
+MAX_TIMEOUT_MS: Final = 7 * 86_400_000
+MAX_RETRIES: Final = 1000
+
+_NODE_ID: Final = re.compile(rf"[A-Za-z0-9_.:-]{{1,{sapparchi.MAX_NODE_ID_CHARS}}}")
+_ENDPOINT: Final = re.compile(r"[A-Za-z0-9_.:/\[\]-]{1,200}")
+
+
+class Reason(enum.StrEnum):
+    """Why a registration is refused: a metric's label."""
+
+    OVERSIZED = "oversized"
+    MALFORMED = "malformed"
+    NODE_ID = "node_id"
+    ACTIONS = "actions"
+    RIVAL = "rival"  # another node has the id, and lives
+    TOO_MANY = "too_many"
+
+
+class Refused(NamedTuple):
+    reason: Reason
+    why: str
+    node_id: str = ""
+
+
+class Claim(NamedTuple):
+    """A registration that can be believed. `row` has neither token nor times: the manager gives those."""
+
+    row: NodeRow
+    strange: int = 0  # actions it offers under names that cannot be
+
+
+def read_claim(message: Message) -> Claim | Refused:
+    size = len(message.body)
+    if size > sapparchi.MAX_REGISTRATION_BYTES:
+        return Refused(Reason.OVERSIZED, f"{size:,} bytes, of {sapparchi.MAX_REGISTRATION_BYTES:,} at most")
+    try:
+        said = sapparchi.decode(message.body, Registration)
+    except Undecodable as exc:
+        return Refused(Reason.MALFORMED, str(exc))
+    if not (said.endpoint + said.type).isprintable():
+        return Refused(Reason.MALFORMED, "its endpoint or type has characters that nobody can print")
+    key = _key(said)
+    if key is None:
+        return Refused(Reason.NODE_ID, "a node's id has 1 to 128 letters, digits, '-', '_', '.' or ':'")
+    actions = _actions(said.actions)
+    if said.actions and not actions:
+        return Refused(Reason.ACTIONS, f"none of its {len(said.actions)} actions has a name that can be", key)
+    return Claim(_row(said, NodeId(key), actions, message.headers), _strange(said, actions))
+
+
+def _key(said: Registration) -> str | None:
+    """Its id, or its endpoint where it has none."""
+    if said.node_id:
+        return said.node_id if _NODE_ID.fullmatch(said.node_id) else None
+    return said.endpoint if _ENDPOINT.fullmatch(said.endpoint) else None
+
+
+def _actions(urns: list[str]) -> tuple[ActionName, ...]:
+    names: set[ActionName] = set()
+    for urn in urns:
+        try:
+            names.add(action_name(urn))
+        except WrongUse:
+            continue
+    return tuple(sorted(names))
+
+
+def _strange(said: Registration, actions: tuple[ActionName, ...]) -> int:
+    return len(set(said.actions)) - len(actions) if len(actions) < len(said.actions) else 0
+
+
+def _row(
+    said: Registration, node_id: NodeId, actions: tuple[ActionName, ...], headers: Mapping[str, HeaderValue]
+) -> NodeRow:
+    row = NodeRow(
+        node_id=node_id,
+        layer=said.layer,
+        actions=actions,
+        site=_text(headers.get(sapparchi.SITE)),
+        type=said.type,
+        endpoint=said.endpoint,
+        protocol="AMQP" if said.node_id else "HTTP",
+        instance=_text(headers.get(sapparchi.INSTANCE)),
+        limits=_limits(headers.get(sapparchi.LIMITS), actions),
+    )
+    return msgspec.structs.replace(row, fingerprint=fingerprint(row), load=_load(headers.get(sapparchi.LOAD)))
+
+
+def fingerprint(row: NodeRow) -> str:
+    """Of all that a registration says, save what changes by itself."""
+    return hashlib.sha256(msgspec.json.encode(row, order="sorted")).hexdigest()
+
+
+# --- Headers: Canoa's own, so what is wrong with them is not worth a refusal ------------------------------
+
+
+def _text(value: HeaderValue) -> str:
+    return value[:MAX_FACT_CHARS] if isinstance(value, str) and value.isprintable() else ""
+
+
+def _load(value: HeaderValue) -> float | None:
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e6 else None
+
+
+def _limits(value: HeaderValue, actions: tuple[ActionName, ...]) -> dict[ActionName, ActionLimits]:
+    if not isinstance(value, str | bytes) or len(value) > sapparchi.MAX_REGISTRATION_BYTES:
+        return {}
+    try:
+        said = msgspec.json.decode(value, type=dict[str, ActionLimits])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    by_name = {name.removeprefix("urn:sapparchi:Action:"): limits for name, limits in said.items()}
+    return {action: by_name[action] for action in actions if action in by_name and _is_sane(by_name[action])}
+
+
+def _is_sane(limits: ActionLimits) -> bool:
+    return (limits.timeout is None or 0 < limits.timeout <= MAX_TIMEOUT_MS) and 0 <= limits.retry <= MAX_RETRIES
+
+
+# --- Who may have an id ----------------------------------------------------------------------------------
+
+
+def is_doubtful(known: NodeRow | None, claim: NodeRow, *, age_s: float, silence_s: float) -> bool:
+    """Whether the queue must be looked at before the claim is believed: somebody else seems to have the id and live.
+
+    `age_s`: since that one registered. Nobody doubts the same instance, the place of one that left or is silent, or,
+    of nodes that say no instance, one at the same host: it was started again.
+    """
+    if known is None or not known.actions or age_s > silence_s:
+        return False
+    if known.instance or claim.instance:
+        return known.instance != claim.instance
+    return _host(known.endpoint) != _host(claim.endpoint)
+
+
+def may_have(known: NodeRow, claim: NodeRow, consumers: int | None) -> bool:
+    """Of a doubtful claim. `consumers`: of the queue that both would have; None: there is no such queue.
+
+    Whoever registers listens already. So two consumers are two nodes, and the first one stays; with one, the first is
+    gone: it was killed and started again, or has a new address. A killed program's consumer goes with its connection, a
+    lost machine's after two heartbeats: its successor gets in with one of its next registrations. A node of another
+    make may have another queue, and that there is none says nothing: a new host gets in once the first one is silent.
+    """
+    if consumers is None:
+        return bool(known.instance and claim.instance)
+    return consumers < 2
+
+
+def may_leave(known: NodeRow, claim: NodeRow) -> bool:
+    """A late farewell of an earlier instance is not the present one's."""
+    if known.instance or claim.instance:
+        return known.instance == claim.instance
+    return _host(known.endpoint) == _host(claim.endpoint)
+
+
+def _host(endpoint: str) -> str:
+    try:
+        return urlsplit(endpoint).hostname or endpoint
+    except ValueError:
+        return endpoint

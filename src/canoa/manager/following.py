@@ -1,0 +1,192 @@
+"""Keeps a manager's copy of the catalogue up to date: by the others' notices, and by looking now and then.
+
+Writes go through here too, so that every write is told. A notice that gets lost costs a few seconds; signs of life,
+which have no version, and nodes that were forgotten are seen by reading the whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import msgspec
+
+from canoa.broker import topology
+from canoa.broker.port import Message, Publication
+from canoa.errors import CanoaError
+from canoa.logs import get_logger
+from canoa.store.routed_port import BreakerRow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.broker.port import Broker, Consumer, Delivery, PublishOutcome
+    from canoa.manager.catalogue import Catalogue
+    from canoa.store.routed_port import HealthNote, NodeRow, RoutedStore
+
+log = get_logger(__name__)
+
+LOOK_EVERY_S: Final = 1.0
+"""For nodes that have become silent."""
+POLL_EVERY_S: Final = 5.0
+WHOLE_EVERY_S: Final = 30.0
+FORGET_EVERY_S: Final = 3600.0
+
+PREFETCH: Final = 100
+MAX_NOTICE_BYTES: Final = 4 * 1024 * 1024
+
+_Duty: TypeAlias = Callable[[], Awaitable[None]]
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One manager to the others."""
+
+    manager: str
+    version: int = 0  # of the catalogue; zero: no node changed
+    breakers: Annotated[list[BreakerRow], msgspec.Meta(max_length=20_000)] = []
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Changed).decode
+
+
+class Follower:
+    def __init__(self, broker: Broker, store: RoutedStore, catalogue: Catalogue, *, manager_id: str) -> None:
+        self._broker = broker
+        self._store = store
+        self._catalogue = catalogue
+        self._manager_id = manager_id
+        self._version = 0  # all that changed up to here is in the copy
+        self._is_told = asyncio.Event()
+        self.consumer: Consumer | None = None
+        settings = catalogue.settings
+        self._duties: dict[_Duty, float] = {
+            self.read_changes: POLL_EVERY_S,
+            self.write_signs: settings.touch_every_s,
+            self.read_whole: WHOLE_EVERY_S,
+            self.forget: FORGET_EVERY_S,
+        }
+
+    async def open(self) -> None:
+        """Return once the copy is complete and hears of changes."""
+        declared = topology.catalogue_queue(self._manager_id)
+        queue = topology.catalogue_queue_name(self._manager_id)
+        self.consumer = await self._broker.consume(queue, self._on_notice, prefetch=PREFETCH, topology=declared)
+        await self.read_whole()
+        self._look_for_silence()
+
+    async def aclose(self) -> None:
+        """Write the signs of life that are left, and take the queue along."""
+        with suppress(CanoaError):
+            await self.write_signs()
+        if self.consumer is not None:
+            with suppress(CanoaError):
+                await self.consumer.cancel()
+                await self._broker.delete_queue(self.consumer.queue)
+
+    async def run(self) -> None:
+        clock = self._catalogue.clock
+        due_s = {duty: clock.monotonic_s() + every_s for duty, every_s in self._duties.items()}
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._is_told.wait()
+            now_s = clock.monotonic_s()
+            if self._is_told.is_set():
+                self._is_told.clear()
+                due_s[self.read_changes] = now_s
+            self._look_for_silence()
+            for duty in [duty for duty, at_s in due_s.items() if at_s <= now_s]:
+                due_s[duty] = now_s + self._duties[duty]
+                await _tried(duty)
+
+    def _look_for_silence(self) -> None:
+        for node_id in self._catalogue.look_for_silence():
+            log.warning("node_is_silent", node_id=node_id, silence_s=self._catalogue.settings.silence_s)
+
+    # --- Reading ------------------------------------------------------------------------------------------
+
+    async def read_changes(self) -> None:
+        rows = await self._store.nodes(since=self._version)
+        self._take(rows)
+        await self._read_breakers()
+
+    async def read_whole(self) -> None:
+        known_before = dict(self._catalogue.rows)
+        rows = await self._store.nodes()
+        self._take(rows)
+        self._catalogue.keep_only(rows, known_before=known_before)
+        await self._read_breakers()
+
+    def _take(self, rows: Sequence[NodeRow]) -> None:
+        self._catalogue.take(rows)
+        self._version = max(self._version, *(row.version for row in rows), 0)
+
+    async def _read_breakers(self) -> None:
+        rows = await self._store.breakers()
+        there = {(row.node_id, row.action) for row in rows}
+        gone = [key for key in self._catalogue.breakers if key not in there]
+        self._catalogue.take_breakers([*rows, *(BreakerRow(node_id=node, action=action) for node, action in gone)])
+
+    # --- Writing ------------------------------------------------------------------------------------------
+
+    async def put(self, rows: Sequence[NodeRow]) -> None:
+        """Into the store, then into this copy and, by notice, into those of the others."""
+        version = await self._store.put_nodes(rows)
+        self._catalogue.take([msgspec.structs.replace(row, version=version) for row in rows])
+        self._tell(Changed(manager=self._manager_id, version=version))
+
+    async def note_health(self, notes: Sequence[HealthNote]) -> None:
+        rows = await self._store.note_health(notes)
+        self._catalogue.take_breakers(rows)
+        if rows:
+            self._tell(Changed(manager=self._manager_id, breakers=rows))
+
+    async def write_signs(self) -> None:
+        signs = self._catalogue.signs.take_unwritten()
+        if not signs:
+            return
+        try:
+            await self._store.touch_nodes(signs)
+        except CanoaError:
+            self._catalogue.signs.give_back(signs)
+            raise
+
+    async def forget(self) -> None:
+        seen_before_ms = self._catalogue.now_ms() - int(self._catalogue.settings.forget_after_s * 1000)
+        if await self._store.forget_nodes(seen_before_ms=seen_before_ms):
+            await self.read_whole()
+
+    # --- Notices ------------------------------------------------------------------------------------------
+
+    def _tell(self, changed: Changed) -> None:
+        message = Message(body=_encode(changed), content_type="application/json", persistent=False)
+        publication = Publication(message=message, exchange=topology.CATALOGUE, key="", mandatory=False)
+        self._broker.post(publication, _ignored)
+
+    def _on_notice(self, delivery: Delivery) -> None:
+        body = delivery.message.body
+        delivery.settle()
+        try:
+            changed = _decode(body[:MAX_NOTICE_BYTES])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            log.warning("catalogue_notice_refused", size_bytes=len(body), reason=str(exc))
+            return
+        if changed.manager == self._manager_id:
+            return
+        self._catalogue.take_breakers(changed.breakers)
+        if changed.version > self._version:
+            self._is_told.set()
+
+
+async def _tried(duty: _Duty) -> None:
+    try:
+        await duty()
+    except CanoaError as exc:  # the copy is good enough until the store is back
+        log.warning("catalogue_waits", reason=str(exc))
+
+
+def _ignored(_: PublishOutcome) -> None:
+    """Whoever did not hear it looks by himself soon."""

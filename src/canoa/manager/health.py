@@ -1,0 +1,107 @@
+"""What the ends of attempts say about nodes, written down when it changes something.
+
+Grouped like all writes: what comes while the store is busy goes with the next group. An answer, also one that an
+action raised, closes a circuit; no answer, no queue or a crash counts against the action there and the node as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from canoa.errors import CanoaError
+from canoa.execution.health import Sign
+from canoa.execution.outcome import Outcome
+from canoa.logs import get_logger
+from canoa.manager.pools import WHOLE_NODE
+from canoa.store.routed_port import HealthNote
+
+if TYPE_CHECKING:
+    from canoa.manager.catalogue import Catalogue
+    from canoa.manager.following import Follower
+    from canoa.store.routed_port import Moved
+    from canoa.vocabulary import NodeId
+
+log = get_logger(__name__)
+
+LOST: Final = "lost"
+GROUP: Final = 500
+MAX_WAITING: Final = 10_000
+"""While the store is away; the oldest are forgotten first: the newest say how it is."""
+REPEAT_AFTER_S: Final = 1.0
+
+_SIGNS: Final[dict[str, Sign]] = {
+    Outcome.OK: Sign.OK,
+    Outcome.FAILED: Sign.OK,
+    Outcome.RETRIED: Sign.OK,
+    Outcome.REFUSED: Sign.OK,
+    Outcome.TIMED_OUT: Sign.FAILED,
+    Outcome.POISONED: Sign.FAILED,
+    LOST: Sign.FAILED,
+}
+
+
+def sign_of(step_outcome: str | None) -> Sign | None:
+    """None: it says nothing about the node. It gave the step back, or the step was cancelled."""
+    return None if step_outcome is None else _SIGNS.get(step_outcome)
+
+
+class HealthNotes:
+    """Belongs to the event loop, except `post_from_any_thread`."""
+
+    def __init__(self, catalogue: Catalogue, follower: Follower) -> None:
+        self._catalogue = catalogue
+        self._follower = follower
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[HealthNote] = deque(maxlen=MAX_WAITING)
+        self._unsettled: set[tuple[NodeId, str]] = set()  # of what waits or is being written
+        self._is_wanted = asyncio.Event()
+
+    def on_moved(self, moved: Moved, now_ms: int) -> None:
+        """To be told of every move: also of those that say nothing about a node."""
+        sign = sign_of(moved.step_outcome)
+        if sign is None or moved.node_id is None or moved.action is None:
+            return
+        if sign is Sign.OK:
+            self._catalogue.heard(moved.node_id)
+        for action in (moved.action, WHOLE_NODE):
+            self._post(_note(moved.node_id, action, sign, now_ms))
+
+    def close(self, node_id: NodeId) -> None:
+        """It started again, or came back: what failed before says nothing about it."""
+        for row in self._catalogue.circuits_of(node_id):
+            self._post(_note(node_id, row.action, Sign.OK, self._catalogue.now_ms()))
+
+    def post_from_any_thread(self, note: HealthNote) -> None:
+        self._loop.call_soon_threadsafe(self._post, note)
+
+    def _post(self, note: HealthNote) -> None:
+        circuit = (note.node_id, WHOLE_NODE if note.is_about_node else note.action)
+        if note.sign is Sign.OK and circuit not in self._catalogue.breakers and circuit not in self._unsettled:
+            return  # it is closed, as almost always
+        self._unsettled.add(circuit)
+        self._waiting.append(note)
+        self._is_wanted.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._is_wanted.wait()
+            self._is_wanted.clear()
+            while self._waiting:
+                await self._write_some()
+
+    async def _write_some(self) -> None:
+        group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
+        try:
+            await self._follower.note_health(group)
+        except CanoaError as exc:
+            log.warning("health_notes_wait", notes=len(group), reason=str(exc))
+            self._waiting.extendleft(reversed(group[: MAX_WAITING - len(self._waiting)]))
+            await asyncio.sleep(REPEAT_AFTER_S)
+        if not self._waiting:
+            self._unsettled.clear()
+
+
+def _note(node_id: NodeId, action: str, sign: Sign, now_ms: int) -> HealthNote:
+    return HealthNote(node_id=node_id, action=action, sign=sign, is_about_node=action == WHOLE_NODE, now_ms=now_ms)

@@ -1,0 +1,19 @@
+"""What can be set about nodes: when they are silent, how floods of registrations are slowed, when a circuit opens."""
+
+from __future__ import annotations
+
+import msgspec
+
+from canoa.execution.health import BreakerSettings
+
+
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tokens are given to every node; nothing asks for them back yet."""
+
+    silence_s: float = 150.0  # without a sign of life; lower finds the dead sooner, and loses those on bad links
+    fingerprint_ttl_s: float = 300.0  # an unchanged registration is written again after this, in case it was lost
+    ack_every_s: float = 1.0  # to one node; lower answers a flood with a flood
+    touch_every_s: float = 10.0  # how often signs of life are written down
+    forget_after_s: float = 86_400.0  # of a node nobody has seen; its actions are unknown from then on
+    max_nodes: int = 10_000  # with actions; more are refused, since each costs every manager memory
+    breaker: BreakerSettings = BreakerSettings()  # the store's own rules are the defaults

@@ -1,0 +1,102 @@
+"""All that a manager knows of nodes and does for them, put together: one thing to start, watch and stop."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from canoa.broker import topology
+from canoa.errors import CanoaError
+from canoa.manager.catalogue import Catalogue
+from canoa.manager.following import Follower
+from canoa.manager.health import HealthNotes
+from canoa.manager.heartbeat import Heart
+from canoa.manager.node_settings import NodeSettings
+from canoa.manager.probing import Prober
+from canoa.manager.registering import PREFETCH, Registrations
+from canoa.manager.router import Router
+from canoa.manager.routing.round_robin import RoundRobin
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from canoa.broker.port import Broker, Consumer
+    from canoa.clock import Clock
+    from canoa.manager.probing import Lose
+    from canoa.manager.routing.port import Strategy
+    from canoa.store.port import Store
+    from canoa.store.routed_port import RoutedStore
+
+
+class Nodes:
+    """On a broker and a store that are open; it closes neither. `manager_id`: of this process, and no other's.
+
+    The steps' side needs four things of it: `router` for `advance`, `health.on_moved` for every `Moved`, `loops` to
+    watch, and it gives `lose`, by which a node's steps go to others."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store,
+        routed: RoutedStore,
+        *,
+        manager_id: str,
+        lose: Lose,
+        settings: NodeSettings | None = None,
+        strategy: Strategy | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        settings = settings or NodeSettings()
+        self._broker = broker
+        self.catalogue = Catalogue(settings, clock)
+        self.follower = Follower(broker, routed, self.catalogue, manager_id=manager_id)
+        self.health = HealthNotes(self.catalogue, self.follower)
+        self.router = Router(
+            self.catalogue,
+            strategy or RoundRobin(start=random.randrange(1_000_000)),
+            settings=settings.breaker,
+            note=self.health.post_from_any_thread,
+        )
+        self.registrations = Registrations(broker, self.catalogue, self.follower, on_return=self.health.close)
+        self.heart = Heart(broker, store, manager_id=manager_id, clock=self.catalogue.clock)
+        self.prober = Prober(
+            broker,
+            store,
+            routed,
+            catalogue=self.catalogue,
+            follower=self.follower,
+            manager_id=manager_id,
+            lose=lose,
+        )
+        self.consumers: list[Consumer] = []
+
+    async def open(self) -> None:
+        """Return once registrations are taken and the router knows what the store knows."""
+        await self._broker.declare(*topology.manager())
+        await self.follower.open()
+        registrations = await self._broker.consume(
+            topology.NODES_REGISTER, self.registrations.on_delivery, prefetch=PREFETCH, topology=topology.manager()
+        )
+        assert self.follower.consumer is not None
+        self.consumers = [self.follower.consumer, registrations]
+
+    def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """By name; whoever runs them ends when one of them raises, and cancels them before `aclose`."""
+        watched = {f"watch[{each.queue}]": each.wait_ended() for each in self.consumers}
+        return watched | {
+            "catalogue": self.follower.run(),
+            "health": self.health.run(),
+            "heartbeat": self.heart.run(),
+            "hello": self.heart.say_hello(),
+            "probe": self.prober.run(),
+        }
+
+    async def aclose(self) -> None:
+        for consumer in self.consumers:
+            with suppress(CanoaError):
+                await consumer.cancel()
+        await self.registrations.stop()
+        await self.heart.stop()
+        await self.prober.stop()
+        await self.follower.aclose()

@@ -1,0 +1,142 @@
+"""Finds nodes that are gone while work is out to them: nobody listens on their queue.
+
+One leased manager looks, and only where a step has been out for a while and nothing came back. The rule is pure:
+looks and times in, a verdict out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from canoa.broker import topology
+from canoa.errors import CanoaError, QueueMissing
+from canoa.logs import get_logger
+from canoa.manager.registering import left
+
+if TYPE_CHECKING:
+    from canoa.broker.port import Broker
+    from canoa.manager.catalogue import Catalogue
+    from canoa.manager.following import Follower
+    from canoa.store.port import Store
+    from canoa.store.routed_port import RoutedStore
+    from canoa.vocabulary import NodeId
+
+log = get_logger(__name__)
+
+LOOK_EVERY_S: Final = 2.0
+PATIENCE_S: Final = 4.0
+"""A node that lost its link comes back within this, mostly. Shorter moves work sooner, and does more of it twice."""
+
+LEASE: Final = "manager.probe"
+LEASE_S: Final = 6.0
+
+Lose: TypeAlias = Callable[["NodeId", str], Awaitable[None]]
+"""Give a node's steps to others; the text says why."""
+
+
+class Looks(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen of one queue."""
+
+    was_heard: bool = False  # somebody listened there once: it is the node's queue
+    deserted_s: float | None = None  # since when nobody does
+
+
+def judge(looks: Looks, consumers: int | None, now_s: float) -> tuple[Looks, str | None]:
+    """After one more look; `consumers` None: there is no such queue. The text: the node is gone, and why.
+
+    A node of another make may have another queue, so nothing is said of one on which nobody was ever heard.
+    """
+    if consumers:
+        return Looks(was_heard=True), None
+    if not looks.was_heard:
+        return looks, None
+    if consumers is None:
+        return looks, "its queue does not exist"
+    if looks.deserted_s is None:
+        return Looks(was_heard=True, deserted_s=now_s), None
+    if now_s - looks.deserted_s < PATIENCE_S:
+        return looks, None
+    return looks, "nobody listens on its queue"
+
+
+class Prober:
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store,
+        routed: RoutedStore,
+        *,
+        catalogue: Catalogue,
+        follower: Follower,
+        manager_id: str,
+        lose: Lose,
+    ) -> None:
+        self._broker = broker
+        self._store = store
+        self._routed = routed
+        self._catalogue = catalogue
+        self._follower = follower
+        self._manager_id = manager_id
+        self._lose = lose
+        self._looks: dict[NodeId, Looks] = {}  # of those with work out
+        self._is_ours = False
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                await self._look_if_ours()
+            except CanoaError as exc:
+                log.warning("probing_waits", reason=str(exc))
+
+    async def stop(self) -> None:
+        """Another manager may look at once."""
+        if self._is_ours:
+            with suppress(CanoaError):
+                await self._store.release(LEASE, self._manager_id)
+
+    async def _look_if_ours(self) -> None:
+        now_ms = self._catalogue.now_ms()
+        lease = await self._store.lease(LEASE, self._manager_id, now_ms=now_ms, for_ms=int(LEASE_S * 1000))
+        self._is_ours = lease is not None
+        if self._is_ours:
+            await self.look()
+
+    async def look(self) -> None:
+        """Those that had work out at the last look too are looked at: a quick step costs no look."""
+        busy = [node_id for node_id in await self._routed.queued_for() if node_id in self._catalogue.rows]
+        before, self._looks = self._looks, {node_id: self._known(node_id) for node_id in busy}
+        for node_id in busy:
+            if node_id in before:
+                await self._look_at(node_id)
+
+    def _known(self, node_id: NodeId) -> Looks:
+        """A worker of ours always has the queue that is named after it."""
+        known = self._looks.get(node_id)
+        return known or Looks(was_heard=bool(self._catalogue.rows[node_id].instance))
+
+    async def _look_at(self, node_id: NodeId) -> None:
+        now_s = self._catalogue.clock.monotonic_s()
+        if self._catalogue.signs.age_s(node_id, now_s) < LOOK_EVERY_S:
+            return  # it answers
+        try:
+            consumers = (await self._broker.depth(topology.node_queue_name(node_id))).consumers
+        except QueueMissing:
+            consumers = None
+        self._looks[node_id], why = judge(self._looks[node_id], consumers, now_s)
+        if why is not None:
+            await self._give_up(node_id, why)
+
+    async def _give_up(self, node_id: NodeId, why: str) -> None:
+        """Out of routing first, or its steps might come back to it. It is back with its next registration."""
+        log.warning("node_is_gone", node_id=node_id, reason=why)
+        row = self._catalogue.rows.get(node_id)
+        if row is not None and row.actions:
+            await self._follower.put([left(row, self._catalogue.now_ms())])
+        await self._lose(node_id, why)
+        del self._looks[node_id]

@@ -1,0 +1,256 @@
+"""Takes registrations: checks them, writes what changed, and acknowledges. A flood costs one write per node and change.
+
+Forced or not makes no difference here: what is unchanged (by its fingerprint, for some minutes) is a sign of life and
+is not written, and every node is acknowledged, at most once a second and once after its last registration.
+A registration is settled when what it says is written; killed before, the broker has it still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from canoa.broker import topology
+from canoa.broker.port import Message, Publication
+from canoa.errors import BrokerUnreachable, QueueMissing, StoreFull, StoreUnreachable
+from canoa.logs import get_logger
+from canoa.manager.claims import Reason, Refused, is_doubtful, may_have, may_leave, read_claim
+from canoa.manager.pacing import Pacer
+from canoa.manager.pools import DEFAULT_LIMITS
+from canoa.urn import action_urn
+from canoa.vocabulary import NodeId
+from canoa.wire import sapparchi
+from canoa.wire.sapparchi import RegistrationAck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canoa.broker.port import Broker, Delivery, PublishOutcome
+    from canoa.manager.catalogue import Catalogue
+    from canoa.manager.following import Follower
+    from canoa.store.routed_port import NodeRow
+
+log = get_logger(__name__)
+
+PREFETCH: Final = 1000
+REPEAT_AFTER_S: Final = 1.0
+"""When the store could not write."""
+SAY_EVERY_S: Final = 10.0
+"""How often one kind of refusal is logged; all are counted."""
+
+
+class _Waiting(NamedTuple):
+    claim: NodeRow
+    delivery: Delivery
+
+
+class Registrations:
+    """`on_return` hears of nodes that come back, or start again: what failed before says nothing about them."""
+
+    def __init__(
+        self, broker: Broker, catalogue: Catalogue, follower: Follower, *, on_return: Callable[[NodeId], None]
+    ) -> None:
+        self._broker = broker
+        self._catalogue = catalogue
+        self._follower = follower
+        self._on_return = on_return
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[NodeId, _Waiting] = {}  # the last one of each node
+        self._writing: asyncio.Task[None] | None = None
+        self._acks = Pacer[NodeId](catalogue.settings.ack_every_s)
+        self._ack_timer: asyncio.TimerHandle | None = None
+        self._said = Pacer[Reason](SAY_EVERY_S)
+        self.refused: Counter[Reason] = Counter()
+        self.taken = 0
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        claim = read_claim(delivery.message)
+        if isinstance(claim, Refused):
+            self._refuse(claim)
+            delivery.settle()
+            return
+        self.taken += 1
+        if claim.strange:
+            why = f"{claim.strange} of its actions have names that cannot be; the others are accepted"
+            self._refuse(Refused(Reason.ACTIONS, why, claim.row.node_id))
+        self._take(_Waiting(claim.row, delivery))
+
+    async def stop(self) -> None:
+        """What is not written stays with the broker."""
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.wait([self._writing])
+
+    def _take(self, waiting: _Waiting) -> None:
+        node_id = waiting.claim.node_id
+        before = self._waiting.pop(node_id, None)
+        if before is not None:
+            before.delivery.settle()
+        elif self._is_known(waiting.claim):
+            self._accept(waiting)
+            return
+        self._waiting[node_id] = waiting
+        if self._writing is None:
+            self._writing = self._loop.create_task(self._write(), name="manager.registrations")
+
+    def _is_known(self, claim: NodeRow) -> bool:
+        known = self._catalogue.rows.get(claim.node_id)
+        if known is None or known.fingerprint != claim.fingerprint:
+            return False
+        return self._catalogue.learnt_s_ago(claim.node_id) < self._catalogue.settings.fingerprint_ttl_s
+
+    # --- Writing what changed -----------------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        await asyncio.sleep(0)  # whatever else came in this turn of the loop comes along
+        while self._waiting:
+            group, self._waiting = self._waiting, {}
+            try:
+                await self._write_group(group)
+            except (StoreUnreachable, StoreFull, BrokerUnreachable) as exc:
+                log.warning("registrations_wait", nodes=len(group), reason=str(exc))
+                self._give_back(group)
+                await asyncio.sleep(REPEAT_AFTER_S)
+            except Exception as exc:  # of one of them, or a bug of ours: neither may hold up the others
+                await self._write_one_by_one(group, exc)
+        self._writing = None
+
+    async def _write_one_by_one(self, group: dict[NodeId, _Waiting], error: Exception) -> None:
+        if len(group) > 1:
+            for node_id, waiting in group.items():
+                try:
+                    await self._write_group({node_id: waiting})
+                except Exception as exc:
+                    await self._write_one_by_one({node_id: waiting}, exc)
+            return
+        for node_id, waiting in group.items():
+            log.error("registration_not_written", node_id=node_id, exc_info=error)
+            self._refuse(Refused(Reason.MALFORMED, f"it cannot be written: {error!r:.200}", node_id))
+            waiting.delivery.settle()
+
+    async def _write_group(self, group: dict[NodeId, _Waiting]) -> None:
+        rows: list[NodeRow] = []
+        for node_id, waiting in list(group.items()):
+            row = await self._row(waiting.claim)
+            if row is not None:
+                rows.append(row)
+            else:
+                del group[node_id]
+                waiting.delivery.settle()
+        if rows:
+            back = [row.node_id for row in rows if self._is_back(row)]
+            await self._follower.put(rows)
+            for node_id in back:
+                self._on_return(node_id)
+        for waiting in group.values():
+            self._accept(waiting)
+
+    def _give_back(self, group: dict[NodeId, _Waiting]) -> None:
+        for node_id, waiting in group.items():
+            if node_id in self._waiting:
+                waiting.delivery.settle()
+            else:
+                self._waiting[node_id] = waiting
+
+    def _is_back(self, row: NodeRow) -> bool:
+        known = self._catalogue.rows.get(row.node_id)
+        return known is not None and bool(row.actions) and (not known.actions or known.instance != row.instance)
+
+    # --- What to write -------------------------------------------------------------------------------------
+
+    async def _row(self, claim: NodeRow) -> NodeRow | None:
+        """None: it is refused, or changes nothing."""
+        known = self._catalogue.rows.get(claim.node_id)
+        if not claim.actions:
+            return self._left(known, claim)
+        if known is None and self._is_full():
+            self._refuse(Refused(Reason.TOO_MANY, "see the setting max_nodes", claim.node_id))
+            return None
+        if not await self._may_have(known, claim):
+            self._refuse(
+                Refused(Reason.RIVAL, "another node lives under this id; give it one of its own", claim.node_id)
+            )
+            return None
+        now_ms = self._catalogue.now_ms()
+        token = known.token if known and known.token else secrets.token_hex(16)
+        is_new = known is None or known.fingerprint != claim.fingerprint
+        registered_ms = now_ms if known is None or is_new else known.registered_ms
+        return msgspec.structs.replace(claim, token=token, registered_ms=registered_ms, seen_ms=now_ms)
+
+    def _left(self, known: NodeRow | None, claim: NodeRow) -> NodeRow | None:
+        if known is None or not known.actions or not may_leave(known, claim):
+            return None
+        log.info("node_left", node_id=known.node_id)
+        return left(known, self._catalogue.now_ms())
+
+    def _is_full(self) -> bool:
+        rows, limit = self._catalogue.rows, self._catalogue.settings.max_nodes
+        return len(rows) >= limit and sum(bool(row.actions) for row in rows.values()) >= limit
+
+    async def _may_have(self, known: NodeRow | None, claim: NodeRow) -> bool:
+        age_s = self._catalogue.signs.claim_age_s(claim.node_id, self._catalogue.clock.monotonic_s())
+        silence_s = self._catalogue.settings.silence_s
+        if known is None or not is_doubtful(known, claim, age_s=age_s, silence_s=silence_s):
+            return True
+        try:
+            consumers = (await self._broker.depth(topology.node_queue_name(claim.node_id))).consumers
+        except QueueMissing:
+            return may_have(known, claim, None)
+        return may_have(known, claim, consumers)
+
+    # --- Answering ------------------------------------------------------------------------------------------
+
+    def _accept(self, waiting: _Waiting) -> None:
+        node_id = waiting.claim.node_id
+        waiting.delivery.settle()
+        self._catalogue.heard(node_id, is_registration=True)
+        if self._acks.want(node_id, self._loop.time()):
+            self._acknowledge(node_id)
+        if self._ack_timer is None:
+            self._ack_later()
+
+    def _ack_later(self) -> None:
+        next_s = self._acks.next_s()
+        self._ack_timer = None if next_s is None else self._loop.call_at(next_s, self._ack_due)
+
+    def _ack_due(self) -> None:
+        for node_id in self._acks.due(self._loop.time()):
+            self._acknowledge(node_id)
+        self._ack_later()
+
+    def _acknowledge(self, node_id: NodeId) -> None:
+        row = self._catalogue.rows.get(node_id)
+        if row is None:
+            return
+        ack = RegistrationAck(token=row.token, node_id=node_id, actions=[action_urn(name) for name in row.actions])
+        message = Message(body=sapparchi.encode(ack), content_type="application/json", persistent=False)
+        self._broker.post(
+            Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.NODES_ACK, mandatory=False), _ignored
+        )
+
+    def _refuse(self, refused: Refused) -> None:
+        self.refused[refused.reason] += 1
+        if self._said.want(refused.reason, self._loop.time()):
+            log.warning(
+                "registration_refused",
+                reason=refused.reason.value,
+                why=refused.why,
+                node_id=refused.node_id,
+                so_far=self.refused[refused.reason],
+            )
+
+
+def left(row: NodeRow, now_ms: int) -> NodeRow:
+    """It offers nothing any more. The limits of what it did stay: that is how its actions are still known."""
+    limits = {action: row.limits.get(action, DEFAULT_LIMITS) for action in row.actions}
+    return msgspec.structs.replace(row, actions=(), limits=limits, fingerprint="", registered_ms=now_ms)
+
+
+def _ignored(_: PublishOutcome) -> None:
+    """A node that did not hear it registers again."""

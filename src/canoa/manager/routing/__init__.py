@@ -1,0 +1,1 @@
+"""How one of several nodes that can run an action is chosen."""

@@ -1,0 +1,48 @@
+"""One after the other."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from canoa.manager.routing.port import Chosen, Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.manager.routing.port import Candidate
+    from canoa.vocabulary import ActionName, NodeId
+
+
+class RoundRobin:
+    """`start`: where each action's round begins; managers that differ in it do not send to the same node together."""
+
+    def __init__(self, start: int = 0) -> None:
+        self._start = start
+        self._turns: dict[ActionName, count[int]] = {}
+
+    def choose(
+        self, action: ActionName, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId], now_ms: int
+    ) -> Chosen | None:
+        turns = self._turns.get(action)
+        if turns is None:
+            turns = self._turns.setdefault(action, count(self._start))
+        length = len(candidates)
+        for _ in range(min(length, len(avoid) + 1)):  # each of `avoid` costs at most one turn
+            candidate = candidates[next(turns) % length]  # `next` is one step for all threads
+            if candidate.node_id not in avoid:
+                return Chosen(candidate, _why(length))
+        return _first_other(candidates, avoid)
+
+
+def _first_other(candidates: Sequence[Candidate], avoid: frozenset[NodeId]) -> Chosen | None:
+    """Other threads took turns in between, and all of ours met `avoid`."""
+    found = next((each for each in candidates if each.node_id not in avoid), None)
+    return None if found is None else Chosen(found, _why(len(candidates)))
+
+
+def _why(length: int) -> str:
+    return f"round robin over {length} nodes" if length > 1 else "the only node that can"
+
+
+_port: type[Strategy] = RoundRobin

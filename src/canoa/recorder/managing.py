@@ -1,0 +1,46 @@
+"""What the desk needs of a manager in its process: to accept, cancel and rerun routed tasks, and to look at its store.
+
+The manager itself is in `manager/`; a recorder without one refuses what is routed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.broker.port import Message
+    from canoa.execution.health import BreakerSettings
+    from canoa.store.port import Accepted
+    from canoa.store.routed_port import RoutedStore, Verdict
+    from canoa.vocabulary import TaskId
+
+
+class Managing(Protocol):
+    @property
+    def store(self) -> RoutedStore: ...
+
+    @property
+    def breaker_settings(self) -> BreakerSettings: ...
+
+    @property
+    def silent_after_s(self) -> float:
+        """A node without a sign of life for so long gets no work."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it cannot work just now; None: it can."""
+
+    async def accept(self, requests: Sequence[Message]) -> list[Accepted]:
+        """Requests as they come on `topology.TASK_REQUESTS`: stored when it returns, all of them or none.
+
+        Raises before anything is stored: `PlanRefused`, `UnknownPlan`, `UnknownAction` (nobody ever offered it),
+        `ArgumentsRefused`, `PayloadTooLarge`.
+        """
+
+    async def cancel(self, task_id: TaskId) -> Verdict:
+        """End it, unless it has ended, and tell the nodes."""
+
+    async def rerun(self, task_id: TaskId) -> Verdict:
+        """Run the steps again that did not succeed; `LATE` for a task that has not ended, or ended well."""
