@@ -57,14 +57,14 @@ class OnBroker:
             }
 
     def conditions(self, modules: dict[str, str]) -> list[str]:
-        server = self._stores.server
-        assert server is not None
+        assert self._stores.server is not None
+        postgres = self._stores.server.sql("SHOW server_version")
         version = bare.Link(self._node.url()).server_version
         with self._env(plan.SQLITE) as env:
             described = {name: talking.described(module, env) for name, module in modules.items()}
         return [
             f"broker       RabbitMQ {version}, private, as packaged; durable classic queues, persistent messages",
-            f"database     PostgreSQL {server.sql('SHOW server_version')}, private, as packaged; 64 MB of shared buffers",
+            f"database     PostgreSQL {postgres}, private, as packaged but for 64 MB of shared buffers",
             f"limited      to {scaling.SHARE} of a core, by {limits.way()}",
             *rows.described(described),
         ]

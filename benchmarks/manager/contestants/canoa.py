@@ -109,7 +109,7 @@ async def _run(plan: Plan, count: int, payload: str) -> float:
 async def _registered(role: Awaitable[T]) -> T:
     """Once the worker is known to the manager: until then its actions are refused."""
     async with app, asyncio.timeout(REGISTERED_WITHIN_S) as limit:
-        while not await _is_known():
+        while not await _is_known():  # noqa: ASYNC110  # another process learns it
             await asyncio.sleep(LOOK_EVERY_S)
         limit.reschedule(None)
         return await role
