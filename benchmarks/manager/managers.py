@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import sys
 import urllib.request
 from contextlib import ExitStack, contextmanager
@@ -54,6 +55,18 @@ def managers(link: Link, broker_url: str, store_url: str, count: int = 1) -> Ite
 @contextmanager
 def _started(broker_url: str, store_url: str) -> Iterator[Manager]:
     port = free_port()
-    command = [COMMAND, "manager", "--broker", broker_url, "--store", store_url, "--log-level", "warning"]
-    with processes.workers([*command, "--metrics", f"{LOOPBACK}:{port}"], 1, env={}) as [process]:
+    command = [
+        COMMAND,
+        "manager",
+        "--broker",
+        broker_url,
+        "--store",
+        store_url,
+        "--port",
+        "0",
+        "--log-level",
+        "warning",
+    ]
+    env = {"CANOA_API_TOKEN": secrets.token_hex()}
+    with processes.workers([*command, "--metrics", f"{LOOPBACK}:{port}"], 1, env=env) as [process]:
         yield Manager(process, port)
