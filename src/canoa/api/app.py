@@ -10,10 +10,22 @@ from typing import Any
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
+from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from canoa.api import asked, documents, errors, routes_dead, routes_live, routes_probes, routes_tasks
+from canoa.api import (
+    asked,
+    documents,
+    errors,
+    routes_dead,
+    routes_live,
+    routes_nodes,
+    routes_plans,
+    routes_probes,
+    routes_steps,
+    routes_tasks,
+)
 from canoa.api.answers import PlainRoute, answer
 from canoa.api.docs_page import rendered
 from canoa.api.guard import Guard, checked_token
@@ -31,12 +43,13 @@ from canoa.worker.worker import Worker
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """What an API serves. Without a desk there are only the probes and the metrics."""
+    """What an API serves. Without a desk there are only the probes and the metrics; `collectors`: more of those."""
 
     app: Canoa
     readiness: Readiness
     desk: Desk | None = None
     worker: Worker | None = None
+    collectors: Sequence[Collector] = ()
     stopping: Stopping = field(default_factory=Stopping)
     listeners: Listeners = field(default_factory=Listeners)
 
@@ -62,6 +75,7 @@ def new_api(served: Served, *, hosts: Sequence[str], token: str) -> FastAPI:
         _include_desk(api, served, served.desk)
     metrics = _metrics_of(served)
     routes_probes.add_routes(api, served.app.name, worker=served.worker, readiness=served.readiness, metrics=metrics)
+    routes_probes.add_manager_route(api, None if served.desk is None else served.desk.routed, served.readiness)
     _include_documents(api)
     return api
 
@@ -69,6 +83,9 @@ def new_api(served: Served, *, hosts: Sequence[str], token: str) -> FastAPI:
 def _include_desk(api: FastAPI, served: Served, desk: Desk) -> None:
     limit_bytes = served.app.settings.max_payload_bytes
     routes_tasks.add_routes(api, desk, stopping=served.stopping, limit_bytes=limit_bytes)
+    routes_steps.add_routes(api, desk)
+    routes_plans.add_routes(api, desk.routed)
+    routes_nodes.add_routes(api, desk.routed)
     routes_dead.add_routes(api, desk)
     routes_live.add_routes(api, desk, stopping=served.stopping, listeners=served.listeners)
 
@@ -99,10 +116,11 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _metrics_of(served: Served) -> Callable[[], bytes]:
-    """The worker's figures, or those of a process without one, and the recorder's behind them."""
+    """The worker's figures, or those of a process without one, and the others' behind them."""
     worker, desk = served.worker, served.desk
     registries = [new_registry(WorkerCollector({}, Layer.CLOUD)) if worker is None else worker.registry]
-    if desk is not None:
+    collectors = [*served.collectors] if desk is None else [RecorderCollector(desk.stats), *served.collectors]
+    for each in collectors:
         registries.append(CollectorRegistry())
-        registries[-1].register(RecorderCollector(desk.stats))
+        registries[-1].register(each)
     return lambda: b"".join(map(exposition, registries))

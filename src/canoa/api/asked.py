@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from datetime import datetime
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -16,10 +16,12 @@ from starlette.requests import Request
 
 from canoa.action import MAX_S
 from canoa.api.errors import TooSlow, WrongContentType
-from canoa.errors import PayloadTooLarge, UnknownTask
+from canoa.errors import PayloadTooLarge, SettingError, UnknownNode, UnknownPlan, UnknownTask, WrongUse
 from canoa.execution.outcome import Outcome
 from canoa.recorder import views
+from canoa.recorder.routed_views import RoutedRequest
 from canoa.store.port import State
+from canoa.urn import ACTION_PREFIX, MAX_NAME_CHARS, TASK_PREFIX, task_name
 from canoa.wire.codec import Codec, TypeMismatch
 
 T = TypeVar("T")
@@ -42,9 +44,19 @@ Seconds = Annotated[float, Meta(gt=0, le=MAX_S)]
 ActionText = Annotated[
     str,
     Meta(
-        pattern=r"^(urn:sapparchi:Action:)?[A-Za-z0-9_-]{1,80}\.[A-Za-z0-9_-]{1,80}$",
+        pattern=r"^(urn:sapparchi:Action:)?[A-Za-z0-9_-]{1,80}(\.[A-Za-z0-9_-]{1,80})+$",
+        max_length=len(ACTION_PREFIX) + MAX_NAME_CHARS,
         description="An action's name, `<app>.<action>`, or its URN.",
         examples=["shop.resize"],
+    ),
+]
+PlanText = Annotated[
+    str,
+    Meta(
+        pattern=r"^(urn:sapparchi:Task:)?[A-Za-z0-9_-]{1,80}(\.[A-Za-z0-9_-]{1,80})*$",
+        max_length=len(TASK_PREFIX) + MAX_NAME_CHARS,
+        description="The name of a registered plan, or its URN.",
+        examples=["power-factor"],
     ),
 ]
 _TASK_ID: Final = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
@@ -80,15 +92,43 @@ class Options(_Asked, frozen=True, kw_only=True):
 
 
 class Submit(_Asked, frozen=True, kw_only=True):
-    """One task to submit."""
+    """One task to submit: of an `action` with `arguments`, or of a `plan` with an `input`."""
 
-    action: ActionText
-    arguments: Annotated[dict[str, Any], Meta(description="Keyed by parameter.", examples=[{"path": "a.png"}])] = {}
+    action: ActionText | UnsetType = UNSET
+    arguments: Annotated[
+        dict[str, Any] | UnsetType, Meta(description="Keyed by parameter.", examples=[{"path": "a.png"}])
+    ] = UNSET
+    plan: Annotated[
+        PlanText | dict[str, Any] | UnsetType,
+        Meta(description="The name of a registered plan, or a plan as a plan file says it."),
+    ] = UNSET
+    input: Annotated[Any, Meta(description="What the plan's steps are given.")] = UNSET
+    dispatch: Annotated[
+        Literal["pool", "routed"] | UnsetType,
+        Meta(description="Who chooses the worker: the first that is free, or a manager. Plans are routed."),
+    ] = UNSET
     options: Options = Options()
 
-    def request(self) -> views.Request:
+    def request(self) -> views.Request | RoutedRequest:
         options = views.SubmitOptions(**{name: getattr(self.options, name) for name in Options.__struct_fields__})
-        return views.Request(action=self.action, arguments=self.arguments, options=options)
+        if self.plan is not UNSET:
+            self._refuse("plan", "action", "arguments", *(["dispatch"] if self.dispatch == "pool" else []))
+            return RoutedRequest(plan=self.plan, input={} if self.input is UNSET else self.input, options=options)
+        if self.action is UNSET:
+            raise SettingError("neither `action` nor `plan` is given; say what to run")
+        self._refuse("action", "input")
+        arguments = {} if self.arguments is UNSET else self.arguments
+        if self.dispatch == "routed":
+            return RoutedRequest(action=self.action, input=arguments, options=options)
+        return views.Request(action=self.action, arguments=arguments, options=options)
+
+    def _refuse(self, beside: str, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) is not UNSET:
+                raise SettingError(f"`{name}` does not go with `{beside}`; leave one of them out")
+
+
+SubmitBody = Annotated[Submit, Meta(extra_json_schema={"oneOf": [{"required": ["action"]}, {"required": ["plan"]}]})]
 
 
 class Batch(_Asked, frozen=True, kw_only=True):
@@ -147,6 +187,21 @@ def task_id(request: Request) -> str:
     text: str = request.path_params["task_id"]
     if not _TASK_ID.fullmatch(text):
         raise UnknownTask(text)
+    return text
+
+
+def plan_name(request: Request) -> str:
+    text: str = request.path_params["name"]
+    try:
+        return task_name(text)
+    except WrongUse:
+        raise UnknownPlan(text) from None
+
+
+def node_id(request: Request) -> str:
+    text: str = request.path_params["node_id"]
+    if not _TASK_ID.fullmatch(text):
+        raise UnknownNode(text)
     return text
 
 

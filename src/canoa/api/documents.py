@@ -22,19 +22,28 @@ stored, and will end. Refusals have one shape, `{"error": {"type", "message"}}`;
 TAGS: Final = [
     {"name": "tasks", "description": "Submitted runs of actions, from acceptance to result."},
     {"name": "dead letters", "description": "Tasks that ended badly and wait for a person."},
+    {"name": "plans", "description": "Which actions a routed task runs, and which of them wait for which."},
+    {"name": "nodes", "description": "Who runs the steps of routed tasks."},
     {"name": "actions", "description": "What can be submitted."},
     {"name": "events", "description": "What happens to tasks, as it happens."},
     {"name": "probes", "description": "For supervisors and Prometheus."},
 ]
 
-_TASK_ID: Final = {
-    "name": "task_id",
-    "in": "path",
-    "required": True,
-    "description": "The id that submitting gave.",
-    "schema": {"type": "string"},
-    "example": "0192f0c1a7b27c3e9d5e4f60718293a4",
-}
+
+
+def in_path(name: str, description: str, example: str) -> dict[str, Any]:
+    """A parameter that is part of the path."""
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": description,
+        "schema": {"type": "string", "minLength": 1},
+        "example": example,
+    }
+
+
+_TASK_ID: Final = in_path("task_id", "The id that submitting gave.", "0192f0c1a7b27c3e9d5e4f60718293a4")
 
 NO_TOKEN: Final[dict[str, Any]] = {"security": []}
 

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from canoa.api.answers import refusal
 from canoa.errors import SettingError
 
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
-"""What a supervisor asks, who has no token. They tell nothing about tasks."""
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/actuator/health"})
+"""What a supervisor or a node asks, who has no token. They tell nothing about tasks."""
 
 READABLE_PATHS: Final = frozenset({"/docs", "/openapi.json"})
 """What a browser opens: it cannot send a bearer token, but asks its user for a password. These change nothing, so a

@@ -15,6 +15,7 @@ from canoa.api.answers import Refusal, answer, refusal
 from canoa.api.documents import NO_TOKEN
 from canoa.api.errors import documented
 from canoa.api.readiness import Readiness
+from canoa.recorder.routed_desk import RoutedDesk
 from canoa.worker.worker import Worker
 
 
@@ -35,6 +36,19 @@ class Ready:
 
     status: str
     round_trip_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManagerUp:
+    """`UP`: it takes registrations, requests and results."""
+
+    status: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManagerDown:
+    status: str
+    reason: str
 
 
 _NOT_READY = {"model": Refusal, "description": "No message came back through the broker"}
@@ -95,3 +109,23 @@ def add_routes(
     )
     async def read_metrics(_: Request) -> Response:
         return Response(metrics(), media_type=CONTENT_TYPE_LATEST)
+
+
+def add_manager_route(api: FastAPI, routed: RoutedDesk | None, readiness: Readiness) -> None:
+    @api.get(
+        "/actuator/health",
+        tags=["probes"],
+        operation_id="manager_health",
+        summary="Whether the manager works, as nodes ask it",
+        response_model=ManagerUp,
+        response_description="It works",
+        responses={400: documented()[400], 503: {"model": ManagerDown, "description": "It does not"}},
+        openapi_extra=NO_TOKEN,
+    )
+    async def manager_health(_: Request) -> Response:
+        """Proven by a message through the broker, at most one a second."""
+        trouble = "no manager runs here" if routed is None else routed.trouble
+        reason = trouble or (await readiness.verdict()).reason
+        if reason:
+            return answer(ManagerDown(status="DOWN", reason=reason), 503)
+        return answer(ManagerUp(status="UP"))

@@ -13,11 +13,15 @@ from canoa.api.answers import answer
 from canoa.api.documents import PREFIX, asks, of_task, takes
 from canoa.api.errors import documented
 from canoa.api.stopping import Stopping
+from canoa.errors import SettingError
+from canoa.recorder import views
 from canoa.recorder.desk import Desk
+from canoa.recorder.routed_views import RoutedRequest
 from canoa.recorder.views import ResultView, Submitted, TaskPage, TaskView
 
 _SUBMIT: Final = {"action": "shop.resize", "arguments": {"path": "a.png", "width": 80}}
 _LATER: Final = {**_SUBMIT, "options": {"after": 60, "retry": 3, "idempotency_key": "resize-a.png"}}
+_PLAN: Final = {"plan": "power-factor", "input": {"url": "http://127.0.0.1:8000/samples"}}
 
 _BY_ID: Final = {"task_id": "$response.body#/id"}
 _FOLLOWED_BY: Final[dict[str, Any]] = {
@@ -48,13 +52,16 @@ def _add_submitting(api: FastAPI, desk: Desk, limit_bytes: int) -> None:
         response_model=Submitted,
         response_description="Accepted and stored",
         responses={201: _FOLLOWED_BY, **documented(404, 408, 413, 415, 422, 504, 507)},
-        openapi_extra=takes(asked.Submit, examples={"now": _SUBMIT, "later, at most once": _LATER}),
+        openapi_extra=takes(
+            asked.SubmitBody, examples={"now": _SUBMIT, "later, at most once": _LATER, "a registered plan": _PLAN}
+        ),
     )
     async def submit(request: Request) -> Response:
         """It is stored before you hear yes. An idempotency key that is known gives the id of its task, and
         `is_new: false`."""
         body = await _submit.read(request, limit_bytes=limit_bytes)
-        return answer(await desk.submit(body.request()), 201)
+        [done] = await _submitted(desk, [body])
+        return answer(done, 201)
 
     @api.post(
         f"{PREFIX}/tasks/batch",
@@ -68,9 +75,9 @@ def _add_submitting(api: FastAPI, desk: Desk, limit_bytes: int) -> None:
         openapi_extra=takes(asked.Batch, examples={"two": {"requests": [_SUBMIT, _LATER]}}),
     )
     async def submit_batch(request: Request) -> Response:
-        """If one of them is refused, all are."""
+        """If one of them is refused, all are. All of them are for the pool, or all are routed."""
         body = await _batch.read(request, limit_bytes=limit_bytes)
-        return answer(await desk.submit_many([each.request() for each in body.requests]), 201)
+        return answer(await _submitted(desk, body.requests), 201)
 
 
 def _add_listing(api: FastAPI, desk: Desk) -> None:
@@ -133,6 +140,15 @@ def _add_one_task(api: FastAPI, desk: Desk, stopping: Stopping) -> None:
     async def cancel(request: Request) -> Response:
         """It ends as cancelled, unless it has ended. Workers that hear of it in time skip it or interrupt it."""
         return answer(await desk.cancel(asked.task_id(request)))
+
+
+async def _submitted(desk: Desk, bodies: list[asked.Submit]) -> list[Submitted]:
+    requests = [each.request() for each in bodies]
+    pool = [each for each in requests if isinstance(each, views.Request)]
+    routed = [each for each in requests if isinstance(each, RoutedRequest)]
+    if pool and routed:
+        raise SettingError("some of these tasks are routed and some are not; submit them apart")
+    return await (desk.routed.submit(routed) if routed else desk.submit_many(pool))
 
 
 async def _waited(desk: Desk, task_id: str, wait_s: float, stopping: Stopping) -> ResultView:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 import uvicorn
+from prometheus_client.registry import Collector
 
 from canoa.api.app import Served, new_api
 from canoa.api.readiness import probing
@@ -44,16 +45,18 @@ async def serving_api(
     token: str,
     desk: Desk | None = None,
     worker: Worker | None = None,
+    collectors: Sequence[Collector] = (),
     hosts: Sequence[str] = (),
 ) -> AsyncIterator[None]:
     """Serves inside the block. `token`: what callers must bring. `hosts`: names to answer to besides our own.
+    `collectors`: what else is counted in this process.
 
     Without a desk there are only the probes and the metrics. The block ends what waits (long polls, event streams) and
     gives other requests `CLOSE_WITHIN_S` to finish.
     """
     own = ["localhost", "127.0.0.1", "[::1]", listener.getsockname()[0]]
     async with probing(partial(app.new_broker, "readiness")) as readiness:
-        served = Served(app=app, readiness=readiness, desk=desk, worker=worker)
+        served = Served(app=app, readiness=readiness, desk=desk, worker=worker, collectors=collectors)
         config = uvicorn.Config(
             new_api(served, hosts=[*own, *hosts], token=token),
             log_config=None,

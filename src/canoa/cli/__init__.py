@@ -12,11 +12,15 @@ from canoa.cli.config import config_app
 from canoa.cli.dead import dead_app
 from canoa.cli.doctor import doctor
 from canoa.cli.init import init
+from canoa.cli.manager import manager
 from canoa.cli.map import map_
+from canoa.cli.nodes import nodes
+from canoa.cli.plans import plans_app
 from canoa.cli.recorder import recorder
 from canoa.cli.result import cancel, result
 from canoa.cli.site import site_app
 from canoa.cli.submit import submit
+from canoa.cli.task import task_app
 from canoa.cli.tasks import tasks
 from canoa.cli.up import up
 from canoa.cli.worker import worker
@@ -55,6 +59,7 @@ def _options(
 app.command(rich_help_panel=PROJECT)(init)
 app.command(rich_help_panel=RUNNING)(up)
 app.command(rich_help_panel=RUNNING)(worker)
+app.command(rich_help_panel=RUNNING)(manager)
 app.command(rich_help_panel=RUNNING)(recorder)
 app.command(rich_help_panel=TASKS)(call)
 app.command("map", rich_help_panel=TASKS)(map_)
@@ -62,7 +67,10 @@ app.command(rich_help_panel=TASKS)(submit)
 app.command(rich_help_panel=TASKS)(result)
 app.command(rich_help_panel=TASKS)(cancel)
 app.command(rich_help_panel=TASKS)(tasks)
+app.add_typer(task_app, name="task", rich_help_panel=TASKS)
+app.add_typer(plans_app, name="plans", rich_help_panel=TASKS)
 app.add_typer(dead_app, name="dead", rich_help_panel=TASKS)
+app.command(rich_help_panel=PROJECT)(nodes)
 app.command(rich_help_panel=PROJECT)(doctor)
 app.add_typer(actions_app, name="actions", rich_help_panel=PROJECT)
 app.add_typer(site_app, name="site", rich_help_panel=PROJECT)

@@ -26,6 +26,8 @@ from canoa.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
+    from prometheus_client import CollectorRegistry
+
     from canoa.app import Canoa
     from canoa.worker.worker import Worker, WorkerSettings
 
@@ -46,6 +48,13 @@ class Part(Protocol):
     """A worker, a recorder: something that runs until it cannot."""
 
     async def wait_failed(self) -> None: ...
+
+
+class Measured(Protocol):
+    """What counts something: a worker, a manager."""
+
+    @property
+    def registry(self) -> CollectorRegistry: ...
 
 
 class StoppedEarly(Exception):
@@ -169,7 +178,7 @@ async def _first_of(work: asyncio.Future[Any], stop: asyncio.Event) -> None:
 
 
 @contextmanager
-def metrics_served(worker: Worker, place: tuple[str, int] | None) -> Iterator[None]:
+def metrics_served(part: Measured, place: tuple[str, int] | None) -> Iterator[None]:
     """Prometheus metrics at host and port while the block runs."""
     if place is None:
         yield
@@ -178,7 +187,7 @@ def metrics_served(worker: Worker, place: tuple[str, int] | None) -> Iterator[No
 
     host, port = place
     try:
-        server, thread = start_http_server(port, addr=host, registry=worker.registry)
+        server, thread = start_http_server(port, addr=host, registry=part.registry)
     except OSError as exc:
         raise listening_error("--metrics", host, port, exc) from exc
     try:

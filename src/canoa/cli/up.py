@@ -1,4 +1,4 @@
-"""`canoa up`: an app's worker, a recorder with its store, and the HTTP API in one process."""
+"""`canoa up`: an app's worker, a manager and a recorder with their store, and the HTTP API in one process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def up(
     log_format: LogFormat = logs.Format.AUTO,
     as_json: AsJsonLogs = False,
 ) -> None:
-    """Run an app here, until SIGTERM or Ctrl-C: worker, recorder, store and API in one process.
+    """Run an app here, until SIGTERM or Ctrl-C: worker, manager, recorder, store and API in one process.
 
     With no broker named it needs nothing else: what is submitted is stored in .canoa/ of this folder first, and what is
     unfinished when it ends, or is killed, goes on at the next start.
@@ -60,7 +60,7 @@ def up(
 
         with needs_extra("canoa up", "server"):
             from canoa.api.server import serving_api
-            from canoa.recorder.hosting import hosting
+            from canoa.manager.hosting import hosting
         app = load_app(target, broker)
 
     async def main() -> None:
@@ -81,11 +81,19 @@ def up(
             unfinished = await _gone_on(app, hosted.recorder, crashes) if app.settings.is_memory else 0
             token = app.settings.api_token or folder.token()
             await stack.enter_async_context(
-                serving_api(app, listening, token=token, desk=hosted.desk, worker=worker, hosts=allow_host or [])
+                serving_api(
+                    app,
+                    listening,
+                    token=token,
+                    desk=hosted.desk,
+                    worker=worker,
+                    collectors=[hosted.manager.collector],
+                    hosts=allow_host or [],
+                )
             )
             folder.announce(shown_url(listening))
             greet(app, target, shown_url(listening), token=token, unfinished=unfinished)
-            await serving.until_stopped(stop, worker, hosted.recorder)
+            await serving.until_stopped(stop, worker, hosted.recorder, hosted.manager)
             output.say("stopping: running actions may finish")
             await worker.stop()
         output.say("stopped")

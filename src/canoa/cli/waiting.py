@@ -39,10 +39,10 @@ def result_of(calls: Calls, task_id: str, action: str, *, wait_s: float | None, 
     try:
         return _finished(calls, task_id, action, wait_s)
     except ResultNotReady as exc:
-        left = _left(calls, task_id, is_cancelling)
+        left = left(calls, task_id, is_cancelling)
         raise ResultNotReady(f"task {task_id} ({action}) has no result after {wait_s:g} s; {left}") from exc
     except KeyboardInterrupt:
-        output.say(f"interrupted: task {task_id} ({action}): {_left(calls, task_id, is_cancelling)}")
+        output.say(f"interrupted: task {task_id} ({action}): {left(calls, task_id, is_cancelling)}")
         raise typer.Exit(output.INTERRUPTED) from None
 
 
@@ -72,7 +72,7 @@ def _say_what_it_waits_for(calls: Calls, task_id: str, action: str) -> None:
             output.say(f"waiting for {action} (task {task_id}): {figures}")
 
 
-def _left(calls: Calls, task_id: str, is_cancelling: bool) -> str:
+def left(calls: Calls, task_id: str, is_cancelling: bool) -> str:
     """What becomes of a task that nobody waits for any longer."""
     if is_cancelling:
         try:

@@ -16,6 +16,7 @@ from canoa.errors import (
     DeliveryUnknown,
     NobodyAnswers,
     NobodyKeeps,
+    NobodyManages,
     ResultNotReady,
     TaskEnded,
     TaskExpired,
@@ -41,24 +42,30 @@ MAX_WAIT_S: Final = 20.0
 """How long one question may wait for a task's end. Asked anew, it notices a recorder that died."""
 
 
-async def ask(app: Canoa, name: str, body: bytes, *, wait_s: float = 0, is_repeatable: bool = True) -> Any:
+async def ask(
+    app: Canoa, name: str, body: bytes, *, wait_s: float = 0, is_repeatable: bool = True, is_routed: bool = False
+) -> Any:
     """The answer to `canoa.<name>`, asked with the arguments in `body`. `wait_s`: how long the recorder may wait for a
     task's end. `is_repeatable`: asking twice does no harm, so a broker that forgot the question gets it again.
+    `is_routed`: only managers answer it.
 
-    Raises what the desk raised; `NobodyKeeps`, or `NobodyAnswers` when none did in time; `DeliveryUnknown` when one
-    took it up and did not finish.
+    Raises what the desk raised; `NobodyKeeps` or `NobodyManages`, or `NobodyAnswers` when none did in time;
+    `DeliveryUnknown` when one took it up and did not finish.
     """
+    who = "manager" if is_routed else "recorder"
     try:
         return await _answer(app, name, body, wait_s=wait_s, is_repeatable=is_repeatable)
     except UnknownAction as exc:
+        if is_routed:
+            raise NobodyManages("no manager ever ran on this broker; start one: canoa manager") from exc
         raise NobodyKeeps("nobody keeps tasks on this broker; start a recorder: canoa recorder") from exc
     except (ResultNotReady, TaskExpired) as exc:
-        text = f"no recorder answered within {ANSWER_WITHIN_S:g} s; start one: canoa recorder"
+        text = f"no {who} answered within {ANSWER_WITHIN_S:g} s; start one: canoa {who}"
         raise NobodyAnswers(text) from exc
     except ActionFailed as exc:
         raise _as_told(exc) from None
     except TaskEnded as exc:
-        raise DeliveryUnknown(f"a recorder took up {SYSTEM}.{name} and did not finish it ({exc})") from exc
+        raise DeliveryUnknown(f"a {who} took up {SYSTEM}.{name} and did not finish it ({exc})") from exc
 
 
 async def _answer(app: Canoa, name: str, body: bytes, *, wait_s: float, is_repeatable: bool) -> Any:

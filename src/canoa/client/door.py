@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from canoa.broker.port import Depth
+    from canoa.recorder.routed_views import NodeView, OutputView, PlanView, Registered, StoryView
     from canoa.recorder.views import (
         ActionView,
         LetterPage,
@@ -40,7 +41,40 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     options: SubmitOptions = SubmitOptions()
 
 
-class Door(Protocol):
+class RoutedOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """One task for the managers: of an action, or of a plan (a registered one's name, or what a plan file says).
+    `input`: JSON, as it was given."""
+
+    action: str | None = None
+    plan: str | dict[str, Any] | None = None
+    input: msgspec.Raw = msgspec.Raw(b"{}")
+    options: SubmitOptions = SubmitOptions()
+
+
+class RoutedDoor(Protocol):
+    """What only managers answer; also raises `NobodyManages`."""
+
+    def route(self, order: RoutedOrder) -> Submitted:
+        """Stored when it returns."""
+
+    def story(self, task_id: str) -> StoryView: ...
+
+    def output(self, task_id: str, step: str) -> OutputView: ...
+
+    def rerun(self, task_id: str) -> TaskView: ...
+
+    def plans(self) -> list[PlanView]: ...
+
+    def plan(self, name: str) -> PlanView: ...
+
+    def register(self, name: str, document: dict[str, Any]) -> Registered: ...
+
+    def nodes(self) -> list[NodeView]: ...
+
+    def node(self, node_id: str) -> NodeView: ...
+
+
+class Door(RoutedDoor, Protocol):
     """Blocking, for one thread. Every method raises Canoa's own errors: those of the desk, as they were told, and those
     of the way there (`ApiUnreachable`, `BrokerUnreachable`, `NobodyKeeps`, `DeliveryUnknown`)."""
 

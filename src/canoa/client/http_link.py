@@ -59,6 +59,9 @@ class HttpLink:
     def post(self, path: str, body: Any) -> bytes:
         return self._exchange("POST", path, msgspec.json.encode(body), 0)
 
+    def put(self, path: str, body: Any) -> bytes:
+        return self._exchange("PUT", path, msgspec.json.encode(body), 0)
+
     def lines(self, path: str, query: Mapping[str, Any]) -> Iterator[bytes]:
         """Of an answer that goes on, over a connection of its own, until the API ends it or the caller leaves."""
         connection = self._connected(SILENT_S)

@@ -9,6 +9,7 @@ import msgspec
 
 from canoa.app import Canoa
 from canoa.client.asking import MAX_WAIT_S, SYSTEM, ask
+from canoa.recorder.routed_views import NodeView, OutputView, PlanView, Registered, StoryView
 from canoa.recorder.views import (
     ActionView,
     LetterPage,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from canoa.broker.port import Depth
-    from canoa.client.door import Door, Order
+    from canoa.client.door import Door, Order, RoutedOrder
 
 T = TypeVar("T")
 
@@ -101,6 +102,41 @@ class Questions:
     def depth(self, action: str) -> Depth | None:
         """The broker itself knows."""
         return self._app.sync.run(self._app.depth(action))
+
+    # --- What managers answer -------------------------------------------------------------------------
+
+    def route(self, order: RoutedOrder) -> Submitted:
+        body = msgspec.json.encode(order)
+        answer = self._app.sync.run(ask(self._app, "route", body, is_repeatable=False, is_routed=True))
+        return msgspec.convert(answer, Submitted)
+
+    def story(self, task_id: str) -> StoryView:
+        return self._ask_managers("story", StoryView, task_id=task_id)
+
+    def output(self, task_id: str, step: str) -> OutputView:
+        return self._ask_managers("output", OutputView, task_id=task_id, step=step)
+
+    def rerun(self, task_id: str) -> TaskView:
+        return self._ask_managers("rerun", TaskView, task_id=task_id)
+
+    def plans(self) -> list[PlanView]:
+        return self._ask_managers("plans", list[PlanView])
+
+    def plan(self, name: str) -> PlanView:
+        return self._ask_managers("plan", PlanView, name=name)
+
+    def register(self, name: str, document: dict[str, Any]) -> Registered:
+        return self._ask_managers("register", Registered, name=name, document=document)
+
+    def nodes(self) -> list[NodeView]:
+        return self._ask_managers("nodes", list[NodeView])
+
+    def node(self, node_id: str) -> NodeView:
+        return self._ask_managers("node", NodeView, node_id=node_id)
+
+    def _ask_managers(self, name: str, type_: type[T], **arguments: Any) -> T:
+        body = msgspec.json.encode(arguments)
+        return msgspec.convert(self._app.sync.run(ask(self._app, name, body, is_routed=True)), type_)
 
     # --- Asking ---------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ Blocking, on the standard library alone. `with Remote("http://127.0.0.1:8420", t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from canoa.broker.port import Depth
 from canoa.client.http_link import HttpLink
 from canoa.errors import CanoaError
+from canoa.recorder.routed_views import NodeView, OutputView, PlanView, Registered, StoryView
 from canoa.recorder.views import (
     ActionView,
     Event,
@@ -28,7 +29,7 @@ from canoa.recorder.views import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from canoa.client.door import Door, Order
+    from canoa.client.door import Door, Order, RoutedOrder
 
 T = TypeVar("T")
 
@@ -75,6 +76,35 @@ class Remote:
 
     def cancel(self, task_id: str) -> TaskView:
         return _read(self._link.post(f"/tasks/{_part(task_id)}/cancel", {}), TaskView)
+
+    # --- What managers answer -------------------------------------------------------------------------
+
+    def route(self, order: RoutedOrder) -> Submitted:
+        return _read(self._link.post("/tasks", _routed_body(order)), Submitted)
+
+    def story(self, task_id: str) -> StoryView:
+        return _read(self._link.get(f"/tasks/{_part(task_id)}/steps"), StoryView)
+
+    def output(self, task_id: str, step: str) -> OutputView:
+        return _read(self._link.get(f"/tasks/{_part(task_id)}/steps/{_part(step)}"), OutputView)
+
+    def rerun(self, task_id: str) -> TaskView:
+        return _read(self._link.post(f"/tasks/{_part(task_id)}/rerun", {}), TaskView)
+
+    def plans(self) -> list[PlanView]:
+        return _read(self._link.get("/plans"), list[PlanView])
+
+    def plan(self, name: str) -> PlanView:
+        return _read(self._link.get(f"/plans/{_part(name)}"), PlanView)
+
+    def register(self, name: str, document: dict[str, Any]) -> Registered:
+        return _read(self._link.put(f"/plans/{_part(name)}", document), Registered)
+
+    def nodes(self) -> list[NodeView]:
+        return _read(self._link.get("/nodes"), list[NodeView])
+
+    def node(self, node_id: str) -> NodeView:
+        return _read(self._link.get(f"/nodes/{_part(node_id)}"), NodeView)
 
     # --- Many -----------------------------------------------------------------------------------------
 
@@ -129,6 +159,12 @@ class Remote:
             elif not line and data:
                 yield _read(b"\n".join(data), Event)
                 data = []
+
+
+def _routed_body(order: RoutedOrder) -> dict[str, Any]:
+    if order.plan is not None:
+        return {"plan": order.plan, "input": order.input, "options": order.options}
+    return {"action": order.action, "arguments": order.input, "dispatch": "routed", "options": order.options}
 
 
 def _batches(orders: Sequence[Order]) -> Iterator[list[Order]]:

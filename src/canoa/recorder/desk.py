@@ -16,6 +16,7 @@ from canoa.client import outgoing
 from canoa.errors import CanoaError, NotDead, SettingError, UnknownTask
 from canoa.execution.outcome import Outcome
 from canoa.recorder import showing
+from canoa.recorder.routed_desk import RoutedDesk
 from canoa.recorder.times import as_time, now_ms
 from canoa.recorder.views import (
     ActionView,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from canoa.action import Action
     from canoa.app import Canoa
     from canoa.recorder.metrics import RecorderStats
+    from canoa.recorder.routed_views import OutputView, StoryView
     from canoa.recorder.service import Recorder
     from canoa.store.port import TaskRow
 
@@ -66,6 +68,7 @@ class Desk:
         layer: Layer = Layer.CLOUD,
         compression: CompressionPolicy = DEFAULT_POLICY,
     ) -> None:
+        self.routed = RoutedDesk(max_payload_bytes=max_payload_bytes)
         self._recorder = recorder
         self._store = recorder.store
         self._app = app
@@ -155,7 +158,9 @@ class Desk:
     async def cancel(self, task_id: str) -> TaskView:
         """It ends as cancelled, unless it has ended; workers that hear of it skip or interrupt it."""
         row = await self._row(task_id)
-        if row.state is not State.ENDED:
+        if await self.routed.is_routed(row.id):
+            await self.routed.cancel(row.id)
+        elif row.state is not State.ENDED:
             what = result.failure("cancelled", attempts=row.attempts)
             change = End(
                 task_id=row.id,
@@ -170,6 +175,20 @@ class Desk:
             if await self._recorder.ending.end(change):
                 self._announce_cancel(row.id)
         return await self.task(task_id)
+
+    async def story(self, task_id: str) -> StoryView:
+        """Of a routed task: each step, each attempt, which node and why."""
+        return await self.routed.story(await self._row(task_id))
+
+    async def rerun(self, task_id: str) -> TaskView:
+        """Of a routed task that ended badly, the steps that did not succeed."""
+        row = await self._row(task_id)
+        await self.routed.rerun(row.id)
+        return await self.task(task_id)
+
+    async def output(self, task_id: str, step: str) -> OutputView:
+        row = await self._row(task_id)
+        return await self.routed.output(row.id, step)
 
     def _announce_cancel(self, task_id: TaskId) -> None:
         notice = Message(body=task_id.encode(), persistent=False, message_id=new_task_id(), type="canoa.cancel")

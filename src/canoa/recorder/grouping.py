@@ -8,15 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable
 from canoa.logs import get_logger
+from canoa.store.port import Answer, Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from canoa.store.port import Answer, Change, Store
 
 log = get_logger(__name__)
 
@@ -24,17 +23,29 @@ GROUP: Final = 500
 """Changes in one transaction. More spares little, and lets the first ones wait for the last."""
 
 
-class GroupWriter:
+C = TypeVar("C")
+A = TypeVar("A")
+C_contra = TypeVar("C_contra", contravariant=True)
+A_co = TypeVar("A_co", covariant=True)
+
+
+class Applies(Protocol[C_contra, A_co]):
+    """A store, or what stands before one: all of the changes in one transaction, and one answer each."""
+
+    async def apply(self, changes: Sequence[C_contra]) -> Sequence[A_co]: ...
+
+
+class Grouping(Generic[C, A]):
     """Answers in the order in which the changes came. What was given before `aclose` is still written."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Applies[C, A]) -> None:
         self._store = store
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[tuple[Change, Callable[[Answer | CanoaError], None]]] = deque()
-        self._whole: deque[tuple[Sequence[Change], Callable[[Sequence[Answer] | CanoaError], None]]] = deque()
+        self._waiting: deque[tuple[C, Callable[[A | CanoaError], None]]] = deque()
+        self._whole: deque[tuple[Sequence[C], Callable[[Sequence[A] | CanoaError], None]]] = deque()
         self._writing: asyncio.Task[None] | None = None
 
-    def post(self, change: Change, on_answer: Callable[[Answer | CanoaError], None]) -> None:
+    def post(self, change: C, on_answer: Callable[[A | CanoaError], None]) -> None:
         """Write it with the next group; `on_answer` hears the store's answer, or why it was not
         written: an error that is another change's own is not told."""
         self._waiting.append((change, on_answer))
@@ -44,16 +55,16 @@ class GroupWriter:
         if self._writing is None:
             self._writing = self._loop.create_task(self._write(), name="recorder.write")
 
-    async def apply(self, change: Change) -> Any:
+    async def apply(self, change: C) -> Any:
         """The store's answer, once it is on disk."""
-        answered: asyncio.Future[Answer | CanoaError] = self._loop.create_future()
+        answered: asyncio.Future[A | CanoaError] = self._loop.create_future()
         self.post(change, partial(_resolve, answered))
         answer = await answered
         if isinstance(answer, CanoaError):
             raise answer
         return answer
 
-    def post_all(self, changes: Sequence[Change], on_answer: Callable[[Sequence[Answer] | CanoaError], None]) -> None:
+    def post_all(self, changes: Sequence[C], on_answer: Callable[[Sequence[A] | CanoaError], None]) -> None:
         """As one group, all or nothing: for those who promise that to their own caller."""
         self._whole.append((changes, on_answer))
         self._start()
@@ -75,13 +86,13 @@ class GroupWriter:
                 _tell(on_answer, answer)
         self._writing = None
 
-    async def _all_answers(self, changes: Sequence[Change]) -> Sequence[Answer] | CanoaError:
+    async def _all_answers(self, changes: Sequence[C]) -> Sequence[A] | CanoaError:
         try:
             return await self._store.apply(changes)
         except Exception as exc:
             return _named(exc)
 
-    async def _answers(self, changes: list[Change]) -> Sequence[Answer | CanoaError]:
+    async def _answers(self, changes: list[C]) -> Sequence[A | CanoaError]:
         try:
             return await self._store.apply(changes)
         except (StoreUnreachable, StoreFull, SettingError) as exc:
@@ -91,6 +102,10 @@ class GroupWriter:
                 return [_named(exc)]
             log.warning("group_written_one_by_one", changes=len(changes), reason=str(exc))
             return [answer for change in changes for answer in await self._answers([change])]
+
+
+class GroupWriter(Grouping[Change, Answer]):
+    """What recorders write with: kept tasks and how they end."""
 
 
 def _named(exc: Exception) -> CanoaError:
@@ -107,6 +122,6 @@ def _tell(on_answer: Callable[[Any], None], answer: Any) -> None:
         log.exception("answer_not_taken")
 
 
-def _resolve(answered: asyncio.Future[Any], answer: Answer | CanoaError) -> None:
+def _resolve(answered: asyncio.Future[Any], answer: Any) -> None:
     if not answered.done():
         answered.set_result(answer)

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from canoa.app import Canoa
+    from canoa.store.routed_port import FullStore
 
 
 class Hosted(NamedTuple):
     recorder: Recorder
     desk: Desk
+    store: FullStore
 
 
 @asynccontextmanager
@@ -65,6 +67,6 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
         if settings.is_memory:
             app.acceptor = recorder.acceptor
         try:
-            yield Hosted(recorder, desk)
+            yield Hosted(recorder, desk, store)
         finally:
             app.acceptor = None

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from canoa.client.asking import MAX_WAIT_S, RUN_WITHIN_S, SYSTEM
+from canoa.recorder.routed_views import (
+    CatalogueEntry,
+    NodeView,
+    OutputView,
+    PlanView,
+    Registered,
+    RoutedRequest,
+    StoryView,
+)
 from canoa.recorder.views import (
     ActionView,
     LetterPage,
@@ -45,6 +54,15 @@ async def answering(app: Canoa, desk: Desk) -> AsyncIterator[None]:
         prompt.worker_with(WorkerSettings(concurrency=QUESTIONS_AT_ONCE, drain_s=DRAIN_S)),
         waiting.worker_with(WorkerSettings(concurrency=WAITERS_AT_ONCE, drain_s=DRAIN_S)),
     ):
+        yield
+
+
+@asynccontextmanager
+async def answering_routed(app: Canoa, desk: Desk) -> AsyncIterator[None]:
+    """Offers what only managers can answer. Apart from the others, which recorders answer as well."""
+    managers = app.twin(SYSTEM)
+    _offer_routed(managers, desk)
+    async with managers.worker_with(WorkerSettings(concurrency=QUESTIONS_AT_ONCE, drain_s=DRAIN_S)):
         yield
 
 
@@ -94,3 +112,54 @@ def _offer_prompt(system: Canoa, desk: Desk) -> None:
     @system.action()
     async def actions() -> list[ActionView]:
         return await desk.actions()
+
+
+def _offer_routed(system: Canoa, desk: Desk) -> None:
+    routed = desk.routed
+
+    @system.action()
+    async def route(
+        action: str | None = None,
+        plan: str | dict[str, Any] | None = None,
+        input: Any = None,
+        options: SubmitOptions | None = None,
+    ) -> Submitted:
+        request = RoutedRequest(action=action, plan=plan, input=input, options=options or SubmitOptions())
+        [done] = await routed.submit([request])
+        return done
+
+    @system.action()
+    async def story(task_id: str) -> StoryView:
+        return await desk.story(task_id)
+
+    @system.action()
+    async def output(task_id: str, step: str) -> OutputView:
+        return await desk.output(task_id, step)
+
+    @system.action()
+    async def rerun(task_id: str) -> TaskView:
+        return await desk.rerun(task_id)
+
+    @system.action()
+    async def plans() -> list[PlanView]:
+        return await routed.plans()
+
+    @system.action()
+    async def plan(name: str) -> PlanView:
+        return await routed.plan(name)
+
+    @system.action()
+    async def register(name: str, document: dict[str, Any]) -> Registered:
+        return await routed.register(name, document)
+
+    @system.action()
+    async def nodes() -> list[NodeView]:
+        return await routed.nodes()
+
+    @system.action()
+    async def node(node_id: str) -> NodeView:
+        return await routed.node(node_id)
+
+    @system.action()
+    async def catalogue() -> list[CatalogueEntry]:
+        return await routed.catalogue()

@@ -156,8 +156,11 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
 
     verdict: Verdict
     owed: tuple[Owed, ...] = ()
+    task_action: ActionName | None = None  # what the task runs: its plan's name
     node_id: NodeId | None = None  # whose attempt it was
     action: ActionName | None = None
+    step: str | None = None  # its name in the plan, where `step_outcome` says how it went
+    queued_ms: int | None = None  # from sending that attempt to its start, as far as the clocks agree
     outcome: Outcome | None = None  # of the task, if this ended it
     step_outcome: str | None = None  # of the step's attempt, if this ended one
     due_ms: tuple[int, ...] = ()  # timers that it set

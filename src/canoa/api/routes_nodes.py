@@ -1,0 +1,58 @@
+"""Nodes as the managers know them, and the catalogue of what they offer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from canoa.api import asked
+from canoa.api.answers import answer
+from canoa.api.documents import PREFIX, in_path
+from canoa.api.errors import documented
+from canoa.recorder.routed_desk import RoutedDesk
+from canoa.recorder.routed_views import CatalogueEntry, NodeView
+
+_NODE_ID: Final = in_path("node_id", "The id under which it registered.", "gw-7")
+
+
+def add_routes(api: FastAPI, routed: RoutedDesk) -> None:
+    @api.get(
+        f"{PREFIX}/nodes",
+        tags=["nodes"],
+        operation_id="list_nodes",
+        summary="Every node: where it stands, what it offers, how it is",
+        response_model=list[NodeView],
+        response_description="From the edge to the cloud",
+        responses=documented(),
+    )
+    async def list_nodes(_: Request) -> Response:
+        return answer(await routed.nodes())
+
+    @api.get(
+        f"{PREFIX}/nodes/{{node_id:path}}",
+        tags=["nodes"],
+        operation_id="get_node",
+        summary="One node",
+        response_model=NodeView,
+        response_description="As it was seen last",
+        responses=documented(404),
+        openapi_extra={"parameters": [_NODE_ID]},
+    )
+    async def get_node(request: Request) -> Response:
+        return answer(await routed.node(asked.node_id(request)))
+
+    @api.get(
+        f"{PREFIX}/catalogue",
+        tags=["nodes"],
+        operation_id="catalogue",
+        summary="Every action that a node offers, and who can run it now",
+        response_model=list[CatalogueEntry],
+        response_description="By action",
+        responses=documented(),
+    )
+    async def catalogue(_: Request) -> Response:
+        """What an app offers to the pool is at `/api/v1/actions`."""
+        return answer(await routed.catalogue())

@@ -1,0 +1,90 @@
+"""`canoa nodes`: who runs the steps of routed tasks, and how they are."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from canoa.cli import output
+from canoa.cli.opening import open_door
+from canoa.cli.story import clean
+from canoa.cli.tasks import shown_time
+from canoa.cli.worker import BrokerUrl
+
+if TYPE_CHECKING:
+    from canoa.recorder.routed_views import NodeView
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+COLUMNS = ["node", "layer", "site", "protocol", "health", "last seen", "load", "queued", "actions"]
+
+
+def nodes(
+    node_id: Annotated[str | None, typer.Argument(help="Only this one, in full.", metavar="ID")] = None,
+    broker: BrokerUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show every node that the managers know: where it stands, what it offers, how it is, what is queued for it."""
+    with output.errors_explained(as_json=as_json):
+        with closing(open_door(broker)) as door:
+            found = door.nodes() if node_id is None else [door.node(node_id)]
+        if as_json:
+            output.data(found if node_id is None else found[0])
+        elif node_id is not None:
+            output.table(["what", "is"], _facts(found[0]), free="is")
+        elif found:
+            now = datetime.now(UTC)
+            output.table(COLUMNS, [row(each, now) for each in found], free="actions")
+        else:
+            output.say("no node has registered; start one: canoa worker module:app --layer edge --site natal")
+
+
+def row(node: NodeView, now: datetime) -> list[str]:
+    return [
+        clean(node.id),
+        node.layer,
+        clean(node.site) or "-",
+        node.protocol,
+        shown_health(node),
+        ago((now - node.seen_at).total_seconds()),
+        "-" if node.load is None else f"{round(100 * node.load)} %",
+        str(node.queued),
+        clean(", ".join(node.actions)) or "-",
+    ]
+
+
+def shown_health(node: NodeView) -> str:
+    """What matters most: whether it is there at all, then the node, then the worst of its actions."""
+    if node.state != "here":
+        return node.state
+    ill = [f"{action} {state}" for action, state in node.action_health.items()]
+    return node.health if not ill else f"{node.health} ({', '.join(ill)})"
+
+
+def ago(seconds: float) -> str:
+    if seconds < 1:
+        return "now"
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
+
+
+def _facts(node: NodeView) -> list[list[str]]:
+    facts = {name: value for name, value in vars(node).items() if value not in (None, "", {}, [])}
+    return [[name, _shown(value)] for name, value in facts.items()]
+
+
+def _shown(value: object) -> str:
+    match value:
+        case datetime():
+            return shown_time(value)
+        case list():
+            return clean(", ".join(map(str, value)))
+        case dict():
+            return clean(", ".join(f"{name} {state}" for name, state in value.items()))
+        case _:
+            return clean(str(value))

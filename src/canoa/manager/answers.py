@@ -1,0 +1,142 @@
+"""What nodes answer, as moves. Nothing in an answer is trusted: it counts only for the attempt that is out.
+
+Late, double, foreign and malformed ones change nothing, and are counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from canoa.errors import CanoaError, Undecodable
+from canoa.execution.outcome import Outcome
+from canoa.execution.plan_inputs import sound
+from canoa.logs import get_logger
+from canoa.manager.reading import past_ms, text, unpacked
+from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
+from canoa.recorder.times import now_ms
+from canoa.store.routed_port import StepEnd, StepLost
+from canoa.vocabulary import TaskId
+from canoa.wire import result, sapparchi
+
+if TYPE_CHECKING:
+    from canoa.broker.port import Delivery, Message
+    from canoa.manager.metrics import ManagerStats
+    from canoa.manager.moving import Moving
+    from canoa.manager.sending import Sender
+    from canoa.store.routed_port import Moved
+    from canoa.wire.sapparchi import NodeMessage
+
+log = get_logger(__name__)
+
+FOREIGN: Final = "foreign"
+MALFORMED: Final = "malformed"
+
+_errors = msgspec.json.Decoder(sapparchi.NodeError)
+_ENDS: Final = frozenset(Outcome) - {Outcome.RETRIED}
+
+
+class Foreign(Undecodable):
+    """An answer to a question that no manager of ours asked."""
+
+
+class Answers:
+    """`limit_bytes`: of one answer, unpacked."""
+
+    def __init__(self, moving: Moving, sender: Sender, *, stats: ManagerStats, limit_bytes: int) -> None:
+        self._moving = moving
+        self._sender = sender
+        self._stats = stats
+        self._limit_bytes = limit_bytes
+        self._loop = asyncio.get_running_loop()
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        try:
+            move = step_result(delivery.message, now_ms(), limit_bytes=self._limit_bytes)
+        except CanoaError as exc:
+            verdict = FOREIGN if isinstance(exc, Foreign) else MALFORMED
+            self._stats.answered(verdict)
+            log.warning("step_result_refused", verdict=verdict, reason=str(exc))
+            delivery.settle()
+        else:
+            self._write(delivery, move)
+
+    def _write(self, delivery: Delivery, move: StepEnd | StepLost) -> None:
+        if not delivery.is_settled:  # its link is gone: another manager has it
+            self._moving.post(move, partial(self._on_answer, delivery, move))
+
+    def _on_answer(self, delivery: Delivery, move: StepEnd | StepLost, answer: Moved | CanoaError) -> None:
+        if not isinstance(answer, CanoaError):
+            self._stats.answered(answer.verdict)
+        elif is_lasting(answer):
+            self._stats.answered(MALFORMED)
+            log.error("step_result_not_kept", task_id=move.task_id, reason=str(answer))
+        else:
+            self._stats.not_written(answer)
+            self._loop.call_later(REPEAT_AFTER_S, self._write, delivery, move)
+            return
+        self._sender.when_roomy(delivery.settle)
+
+
+def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd | StepLost:
+    """Raises `Foreign`, `Undecodable` or `PayloadTooLarge`."""
+    answer = sapparchi.decode(unpacked(message, limit_bytes), sapparchi.NodeMessage)
+    request = sapparchi.parse_request_id(answer.request_id)
+    if request is None:
+        raise Foreign(f"no manager of ours made requestID {answer.request_id!r:.80}")
+    task_id, step, attempt, send = request
+    status = message.headers.get(sapparchi.STATUS)
+    if status == sapparchi.RETURNED:
+        why = text(message.headers.get(result.NODE)) or "its node"
+        return StepLost(
+            task_id=TaskId(task_id),
+            step=step,
+            attempt=attempt,
+            send=send,
+            why=f"{why} gave it back",
+            is_returned=True,
+            now_ms=now_ms,
+        )
+    output = sound(answer.message_data)
+    outcome, error = _outcome(status, answer)
+    headers = message.headers
+    return StepEnd(
+        task_id=TaskId(task_id),
+        step=step,
+        attempt=attempt,
+        send=send,
+        outcome=outcome,
+        output=output,
+        now_ms=now_ms,
+        started_ms=past_ms(headers.get(result.STARTED), now_ms),
+        ended_ms=past_ms(headers.get(sapparchi.ENDED), now_ms),
+        error=error,
+        error_type=text(headers.get(sapparchi.ERROR_TYPE))[:200],
+        traceback=text(headers.get(result.TRACEBACK))[-result.MAX_TRACEBACK_CHARS :],
+    )
+
+
+def _outcome(status: object, answer: NodeMessage) -> tuple[Outcome, str | None]:
+    """How it went, and what went wrong. Without a status it is a success, unless it says nothing but an error."""
+    error = _error(answer.message_data)
+    if status is None:
+        return (Outcome.OK, None) if error is None else (Outcome.FAILED, error)
+    if not isinstance(status, str) or status not in _ENDS:
+        raise Undecodable(f"header {sapparchi.STATUS} is {status!r:.40}, which is no end of an attempt")
+    outcome = Outcome(status)
+    return outcome, None if outcome is Outcome.OK else error or "no reason given"
+
+
+def _error(data: str) -> str | None:
+    """Of an object whose only key is `error`."""
+    if not data.lstrip().startswith("{"):
+        return None
+    try:
+        said = _errors.decode(data).error
+    except msgspec.MsgspecError:
+        return None
+    words = said if isinstance(said, str) else msgspec.json.encode(said).decode()
+    return text(words)[: result.MAX_ERROR_CHARS]

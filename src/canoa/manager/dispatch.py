@@ -1,0 +1,148 @@
+"""A manager's work on tasks: requests in, steps out to nodes, answers in, results out. Owns nothing that it could lose.
+
+Which nodes there are, and which of them gets a step, is the other half: see `nodes.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from canoa.broker import topology
+from canoa.broker.port import Message, Publication
+from canoa.logs import get_logger
+from canoa.manager.answers import Answers
+from canoa.manager.intake import Intake
+from canoa.manager.metrics import ManagerStats
+from canoa.manager.moving import Moving
+from canoa.manager.refusing import Refusals
+from canoa.manager.sending import Sender
+from canoa.manager.telling import Telling
+from canoa.manager.timers import Timers
+from canoa.recorder.times import now_ms
+from canoa.store.routed_port import CancelTask, Rerun, StepLost
+from canoa.vocabulary import NodeId, TaskId
+from canoa.wire.ids import new_task_id
+from canoa.wire.sapparchi import parse_request_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from canoa.broker.port import Broker
+    from canoa.execution.step_settings import StepSettings
+    from canoa.recorder.events import Events
+    from canoa.store.routed_port import Due, FullStore, Move, Moved, Route, Verdict
+
+log = get_logger(__name__)
+
+PAGE: Final = 500
+
+
+class Dispatch:
+    """`on_moved` hears every move that was written. `owner`: which manager this is."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        store: FullStore,
+        route: Route,
+        *,
+        events: Events,
+        on_moved: Callable[[Move, Moved], None],
+        owner: str,
+        steps: StepSettings,
+        limit_bytes: int,
+    ) -> None:
+        self.stats = ManagerStats()
+        self._broker = broker
+        self._store = store
+        self._on_moved = on_moved
+        self._telling = Telling(events, self.stats)
+        self.moving = Moving(store, route, self._after, settings=steps)
+        self.sender = Sender(broker, store, self.moving, stats=self.stats)
+        self.answers = Answers(self.moving, self.sender, stats=self.stats, limit_bytes=limit_bytes)
+        self.intake = Intake(
+            store,
+            route,
+            self.moving,
+            self.sender,
+            refusals=Refusals(broker),
+            stats=self.stats,
+            limit_bytes=limit_bytes,
+        )
+        self.timers = Timers(store, self.moving, owner=owner)
+
+    def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """By name; whoever runs them ends when one of them raises."""
+        return {"owed": self.sender.run(), "timers": self.timers.run()}
+
+    async def cancel(self, task_id: TaskId) -> Verdict:
+        """End it, unless it has ended, and tell the nodes."""
+        return (await self.moving.apply(CancelTask(task_id=task_id, now_ms=now_ms()))).verdict
+
+    async def rerun(self, task_id: TaskId) -> Verdict:
+        """Run the steps again that did not succeed."""
+        return (await self.moving.apply(Rerun(task_id=task_id, now_ms=now_ms()))).verdict
+
+    async def lose(self, node_id: NodeId, why: str) -> int:
+        """All that is out at a node goes to others; says how many steps that were."""
+        count = 0
+        while request_ids := await self._store.sent_steps(node_id, limit=PAGE):
+            moves = [move for each in request_ids if (move := _lost(each, why)) is not None]
+            await asyncio.gather(*map(self.moving.apply, moves))
+            count += len(moves)
+            if len(request_ids) < PAGE:
+                break
+        return count
+
+    async def lose_all(self, why: str) -> int:
+        """For a broker that forgets: nobody has what was sent before this process began."""
+        after: Due | None = None
+        count = 0
+        while page := await self._store.open_steps(limit=PAGE, after=after):
+            out = [each for each in page if each.send]
+            await asyncio.gather(*(self.moving.apply(_lost_step(each, why)) for each in out))
+            count += len(out)
+            after = page[-1]
+        return count
+
+    async def stop(self) -> None:
+        """What is in hand is written, or left to other managers."""
+        self.sender.stop()
+        await self.timers.stop()
+        await self.moving.aclose()
+
+    def _after(self, move: Move, moved: Moved) -> None:
+        self.stats.written()
+        self.sender.send(moved.owed)
+        if moved.due_ms:
+            self.timers.note(moved.due_ms)
+        if moved.cancel:
+            self._call_off(moved.cancel)
+        self._on_moved(move, moved)
+        self._telling.on_moved(move, moved)
+
+    def _call_off(self, request_ids: Iterable[str]) -> None:
+        """Who does not hear it works in vain: the answer will be late."""
+        for each in request_ids:
+            notice = Message(body=each.encode(), persistent=False, message_id=new_task_id(), type="canoa.cancel")
+            to_all = Publication(message=notice, exchange=topology.CANCEL, key="", mandatory=False)
+            self._broker.post(to_all, _ignored)
+
+
+def _lost(request_id: str, why: str) -> StepLost | None:
+    request = parse_request_id(request_id)
+    if request is None:
+        return None
+    task_id, step, attempt, send = request
+    return StepLost(task_id=TaskId(task_id), step=step, attempt=attempt, send=send, why=why, now_ms=now_ms())
+
+
+def _lost_step(out: Due, why: str) -> StepLost:
+    return StepLost(
+        task_id=out.task_id, step=out.step, attempt=out.attempt, send=out.send, why=why, now_ms=now_ms()
+    )
+
+
+def _ignored(_: Any) -> None:
+    """Nobody listening is fine."""

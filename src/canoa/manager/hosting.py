@@ -1,0 +1,54 @@
+"""A manager with a recorder beside it, on one store, as one thing that runs: for `canoa up` and `canoa manager`."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from canoa.manager.service import Manager, ManagerSettings, managing
+from canoa.recorder import hosting as recorder_hosting
+from canoa.recorder import system
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from canoa.app import Canoa
+    from canoa.recorder.desk import Desk
+    from canoa.recorder.service import Recorder
+
+
+class Hosted(NamedTuple):
+    recorder: Recorder
+    desk: Desk
+    manager: Manager
+
+
+@asynccontextmanager
+async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -> AsyncIterator[Hosted]:
+    """Records and manages on the app's broker inside the block; see `recorder/hosting.py`. On the memory broker, what
+    the app routes is stored first."""
+    async with AsyncExitStack() as stack:
+        hosted = await stack.enter_async_context(
+            recorder_hosting.hosting(app, store_url, is_for_any_app=is_for_any_app)
+        )
+        broker = app.new_broker("manager")
+        await broker.open()
+        stack.push_async_callback(broker.aclose)
+        manager = await stack.enter_async_context(
+            managing(
+                broker,
+                hosted.store,
+                events=hosted.recorder.events,
+                is_memory=app.settings.is_memory,
+                settings=ManagerSettings(limit_bytes=app.settings.max_payload_bytes),
+            )
+        )
+        hosted.desk.routed.managing = manager
+        await stack.enter_async_context(system.answering_routed(app, hosted.desk))
+        if app.settings.is_memory:
+            app.manager = manager
+        try:
+            yield Hosted(hosted.recorder, hosted.desk, manager)
+        finally:
+            app.manager = None
+            hosted.desk.routed.managing = None

@@ -1,0 +1,161 @@
+"""Task requests, as moves: from the published queue, and from this process's own doors (the HTTP API, a session).
+
+What cannot run is refused at once, and says why; nothing that was accepted is acknowledged before it is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from canoa.errors import (
+    CanoaError,
+    PayloadTooLarge,
+    PlanRefused,
+    UnknownAction,
+    UnknownPlan,
+    WrongUse,
+)
+from canoa.execution.outcome import Outcome
+from canoa.logs import get_logger
+from canoa.manager import requests
+from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
+from canoa.recorder.times import now_ms
+from canoa.store.port import Accepted
+from canoa.store.routed_port import Verdict
+from canoa.wire.ids import is_usable_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.broker.port import Delivery, Message
+    from canoa.execution.plan import Plan
+    from canoa.manager.metrics import ManagerStats
+    from canoa.manager.moving import Moving
+    from canoa.manager.refusing import Refusals
+    from canoa.manager.requests import Request
+    from canoa.manager.sending import Sender
+    from canoa.store.routed_port import Begin, Moved, Route, RoutedStore
+
+log = get_logger(__name__)
+
+
+class Intake:
+    """`limit_bytes`: of a task's input."""
+
+    def __init__(
+        self,
+        store: RoutedStore,
+        route: Route,
+        moving: Moving,
+        sender: Sender,
+        *,
+        refusals: Refusals,
+        stats: ManagerStats,
+        limit_bytes: int,
+    ) -> None:
+        self._store = store
+        self._route = route
+        self._moving = moving
+        self._sender = sender
+        self._refusals = refusals
+        self._stats = stats
+        self._limit_bytes = limit_bytes
+        self._loop = asyncio.get_running_loop()
+        self._asking: dict[str, asyncio.Task[Plan | None]] = {}
+
+    # --- From this process ------------------------------------------------------------------------------
+
+    async def accept(self, messages: Sequence[Message]) -> list[Accepted]:
+        """Stored when it returns, all of them or none. Raises what is wrong with the first that cannot run."""
+        begins = [await self._begin(message) for message in messages]
+        for name in {step.action for begin in begins for step in begin.plan.steps}:
+            if not self._route.is_known(name):
+                raise UnknownAction(name)
+        moved = await self._moving.apply_all(begins)
+        return [_accepted(each) for each in moved]
+
+    async def _begin(self, message: Message) -> Begin:
+        request = requests.read(message, now_ms(), limit_bytes=self._limit_bytes)
+        plan = request.plan or await self._registered(request.plan_name)
+        return requests.begin(request, plan, now_ms())
+
+    # --- From the queue -----------------------------------------------------------------------------------
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        try:
+            request = requests.read(delivery.message, now_ms(), limit_bytes=self._limit_bytes)
+        except CanoaError as exc:
+            self._refuse(delivery, exc)
+            return
+        if request.plan is not None:
+            self._write(delivery, requests.begin(request, request.plan, now_ms()))
+        else:
+            self._ask(delivery, request)
+
+    def _write(self, delivery: Delivery, begin: Begin) -> None:
+        if not delivery.is_settled:  # its link is gone: another manager has it
+            self._moving.post(begin, partial(self._on_answer, delivery, begin))
+
+    def _on_answer(self, delivery: Delivery, begin: Begin, answer: Moved | CanoaError) -> None:
+        if not isinstance(answer, CanoaError):
+            if answer.outcome is Outcome.REFUSED:
+                self._stats.refused("unknown_action")
+            self._sender.when_roomy(delivery.settle)
+        elif is_lasting(answer):
+            self._refuse(delivery, answer)
+        else:
+            self._stats.not_written(answer)
+            self._loop.call_later(REPEAT_AFTER_S, self._write, delivery, begin)
+
+    def _refuse(self, delivery: Delivery, error: CanoaError) -> None:
+        named = delivery.message.message_id or ""
+        request_id = named if is_usable_id(named) else ""
+        reason = _reason(error)
+        self._stats.refused(reason)
+        log.warning("request_refused", request_id=request_id, why=reason, reason=str(error))
+        self._refusals.refuse(delivery, request_id, str(error))
+
+    # --- Registered plans -----------------------------------------------------------------------------------
+
+    def _ask(self, delivery: Delivery, request: Request) -> None:
+        """Whoever asks for a plan while the store is asked for it shares the answer."""
+        asking = self._asking.get(request.plan_name)
+        if asking is None:
+            asking = self._loop.create_task(self._store.plan(request.plan_name), name="manager.plan")
+            self._asking[request.plan_name] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(request.plan_name, None))
+        asking.add_done_callback(partial(self._on_plan, delivery, request))
+
+    def _on_plan(self, delivery: Delivery, request: Request, asking: asyncio.Task[Plan | None]) -> None:
+        if asking.cancelled() or delivery.is_settled:
+            return
+        error = asking.exception()
+        if error is not None:
+            log.warning("plan_not_read", plan=request.plan_name, reason=str(error))
+            self._loop.call_later(REPEAT_AFTER_S, self._ask, delivery, request)
+        elif (plan := asking.result()) is None:
+            self._refuse(delivery, UnknownPlan(request.plan_name))
+        else:
+            self._write(delivery, requests.begin(request, plan, now_ms()))
+
+    async def _registered(self, name: str) -> Plan:
+        plan = await self._store.plan(name)
+        if plan is None:
+            raise UnknownPlan(name)
+        return plan
+
+
+def _accepted(moved: Moved) -> Accepted:
+    return Accepted(is_new=moved.verdict is Verdict.TAKEN, is_ended=moved.outcome is not None)
+
+
+def _reason(error: CanoaError) -> str:
+    """The label under which it is counted."""
+    reasons: dict[type[CanoaError], str] = {
+        PayloadTooLarge: "too_large",
+        PlanRefused: "plan",
+        UnknownPlan: "unknown_plan",
+    }
+    return reasons.get(type(error), "malformed" if isinstance(error, WrongUse) else "not_kept")

@@ -1,0 +1,144 @@
+"""Moves on their way through the store: grouped, written, then acted upon.
+
+What a move owes was written with it, so after the commit nothing of it depends on this process any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from canoa.errors import CanoaError
+from canoa.logs import get_logger
+from canoa.recorder.grouping import GROUP, Grouping
+from canoa.store.routed_port import DEFAULT_SETTINGS, Paid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from canoa.execution.step_settings import StepSettings
+    from canoa.store.routed_port import Move, Moved, Route, RoutedStore
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+
+PAY_WITHIN_S: Final = 0.2
+"""How long a payment may wait for moves to go along with. Longer spares transactions while little happens, and sends
+more of it again should this process be killed."""
+
+
+class Moving:
+    """`after` hears every move that was written, before whoever gave it does."""
+
+    def __init__(
+        self,
+        store: RoutedStore,
+        route: Route,
+        after: Callable[[Move, Moved], None],
+        *,
+        settings: StepSettings = DEFAULT_SETTINGS,
+    ) -> None:
+        self._after = after
+        self._loop = asyncio.get_running_loop()
+        self._door = _Door(store, route, settings)
+        self._moves: Grouping[Move, Moved] = Grouping(self._door)
+        self._paying: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def post(self, move: Move, on_answer: Callable[[Moved | CanoaError], None]) -> None:
+        """Write it with the next group; `on_answer` hears what it did, or why it was not written."""
+        self._moves.post(move, partial(self._on_answer, move, on_answer))
+
+    async def apply(self, move: Move) -> Moved:
+        """What it did, once it is on disk."""
+        answered: asyncio.Future[Moved | CanoaError] = self._loop.create_future()
+        self.post(move, partial(_resolve, answered))
+        answer = await answered
+        if isinstance(answer, CanoaError):
+            raise answer
+        return answer
+
+    async def apply_all(self, moves: Sequence[Move]) -> Sequence[Moved]:
+        """As one transaction, all or nothing."""
+        answered: asyncio.Future[Sequence[Moved] | CanoaError] = self._loop.create_future()
+        self._moves.post_all(moves, partial(self._on_answers, moves, answered))
+        answers = await answered
+        if isinstance(answers, CanoaError):
+            raise answers
+        return answers
+
+    def pay(self, key: str) -> None:
+        """It was sent: written with the moves that come next, or alone if none do."""
+        self._door.payments.append(Paid(key=key))
+        if self._paying is None:
+            self._paying = self._loop.call_later(PAY_WITHIN_S, self._pay)
+
+    async def aclose(self) -> None:
+        """What was given before is still written."""
+        self._is_closed = True
+        if self._paying is not None:
+            self._paying.cancel()
+        self._pay()
+        await self._moves.aclose()
+
+    def _on_answer(
+        self, move: Move, on_answer: Callable[[Moved | CanoaError], None], answer: Moved | CanoaError
+    ) -> None:
+        try:
+            if not isinstance(answer, CanoaError):
+                self._after(move, answer)
+        finally:
+            on_answer(answer)
+
+    def _on_answers(
+        self,
+        moves: Sequence[Move],
+        answered: asyncio.Future[Sequence[Moved] | CanoaError],
+        answers: Sequence[Moved] | CanoaError,
+    ) -> None:
+        try:
+            if not isinstance(answers, CanoaError):
+                for move, moved in zip(moves, answers, strict=True):
+                    self._after(move, moved)
+        finally:
+            _resolve(answered, answers)
+
+    def _pay(self) -> None:
+        self._paying = None
+        if self._door.payments:
+            paid = self._door.payments.popleft()  # the others go along with it
+            self._moves.post(paid, partial(self._on_paid, paid))
+
+    def _on_paid(self, paid: Paid, answer: Moved | CanoaError) -> None:
+        if isinstance(answer, CanoaError):
+            self._door.payments.appendleft(paid)
+            log.warning("payments_wait", payments=len(self._door.payments), reason=str(answer))
+        if self._door.payments and self._paying is None and not self._is_closed:
+            self._paying = self._loop.call_later(PAY_WITHIN_S, self._pay)
+
+
+class _Door:
+    """Into the store: every group takes along the payments that wait."""
+
+    def __init__(self, store: RoutedStore, route: Route, settings: StepSettings) -> None:
+        self._store = store
+        self._route = route
+        self._settings = settings
+        self.payments: deque[Paid] = deque()
+
+    async def apply(self, moves: Sequence[Move]) -> Sequence[Moved]:
+        payments = [self.payments.popleft() for _ in range(min(GROUP, len(self.payments)))]
+        try:
+            moved = await self._store.advance([*moves, *payments], self._route, settings=self._settings)
+        except BaseException:
+            self.payments.extendleft(reversed(payments))
+            raise
+        return moved[: len(moves)]
+
+
+def _resolve(answered: asyncio.Future[T], answer: T) -> None:
+    if not answered.done():
+        answered.set_result(answer)

@@ -1,0 +1,179 @@
+"""A manager: knows the nodes, runs tasks over them, owns nothing. Any number may run side by side, and any may die.
+
+Two halves: what it knows of nodes and does for them (`nodes.py`), and its work on tasks (`dispatch.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from canoa.logs import get_logger
+from canoa.manager.dispatch import Dispatch
+from canoa.manager.metrics import Figures, ManagerCollector, new_registry
+from canoa.manager.node_settings import NodeSettings
+from canoa.manager.registering import Registrations
+from canoa.wire.ids import new_client_id
+
+if TYPE_CHECKING:
+    from canoa.broker.port import Broker, Consumer
+    from canoa.recorder.events import Events
+    from canoa.store.routed_port import RoutedStore
+
+log = get_logger(__name__)
+
+PREFETCH: Final = 1000
+"""Enough for a group to be written while the next one comes."""
+
+
+class ManagerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    nodes: NodeSettings = NodeSettings()
+    steps: StepSettings = StepSettings()
+    limit_bytes: int = 1024 * 1024  # of a task's input and of a step's result, unpacked
+
+
+class Manager:
+    """On a broker and a store that are open; it closes neither."""
+
+    def __init__(
+        self, broker: Broker, store: FullStore, *, events: Events, is_memory: bool, settings: ManagerSettings
+    ) -> None:
+        self.id = new_client_id()
+        self.store = store
+        self._broker = broker
+        self._is_memory = is_memory
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self.nodes = Nodes(broker, store, store, manager_id=self.id, lose=self._lose, settings=settings.nodes)
+        self._dispatch = Dispatch(
+            broker,
+            store,
+            self.nodes.router,
+            events=events,
+            on_moved=self._on_moved,
+            owner=self.id,
+            steps=settings.steps,
+            limit_bytes=settings.limit_bytes,
+        )
+        figures = Figures(self._dispatch.stats, self._dispatch.sender, self.nodes.catalogue, self.nodes.registrations)
+        self.collector = ManagerCollector(figures)
+        self.registry = new_registry(self.collector)
+        self._consumers: list[Consumer] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._failed: asyncio.Future[None] = self._loop.create_future()
+
+    # --- Its life -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Return once it takes registrations, requests and results."""
+        declared = [*topology.shared(), *topology.manager()]
+        await self._broker.declare(*declared)
+        if self._is_memory:
+            await self._forget_nodes()
+        await self.nodes.open()
+        if self._is_memory:
+            await self._lose_all()
+        intake = {
+            topology.TASK_REQUESTS: self._dispatch.intake.on_delivery,
+            topology.STEP_RESULTS: self._dispatch.answers.on_delivery,
+        }
+        for queue, on_delivery in intake.items():
+            consumer = await self._broker.consume(queue, on_delivery, prefetch=PREFETCH, topology=declared)
+            self._consumers.append(consumer)
+            self._spawn(consumer.wait_ended(), f"watch[{queue}]")
+        for name, work in (self.nodes.loops() | self._dispatch.loops()).items():
+            self._spawn(work, name)
+
+    async def _forget_nodes(self) -> None:
+        """They went with the broker; those that are there register again."""
+        at_ms = now_ms()
+        there = [left(row, at_ms) for row in await self.store.nodes() if row.actions]
+        if there:
+            await self.store.put_nodes(there)
+
+    async def _lose_all(self) -> None:
+        """The broker has forgotten what was sent."""
+        count = await self._dispatch.lose_all("the broker was started anew")
+        if count:
+            log.info("steps_sent_anew", steps=count)
+
+    async def wait_failed(self) -> None:
+        """Never returns; raises why it can no longer manage."""
+        await asyncio.shield(self._failed)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it cannot work just now; None: it can."""
+        if self._failed.done():
+            return str(self._failed.exception())
+        return self._dispatch.stats.trouble
+
+    async def stop(self) -> None:
+        """Take nothing new; what is in hand is written, or left to the broker and to other managers."""
+        for consumer in self._consumers:
+            with suppress(CanoaError):
+                await consumer.cancel()
+        await self._dispatch.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.nodes.aclose()
+
+    # --- For the desk ---------------------------------------------------------------------------------------
+
+    @property
+    def breaker_settings(self) -> BreakerSettings:
+        return self._settings.nodes.breaker
+
+    @property
+    def silent_after_s(self) -> float:
+        return self._settings.nodes.silence_s
+
+    async def accept(self, requests: Sequence[Message]) -> list[Accepted]:
+        """Requests as they come on `topology.TASK_REQUESTS`: stored when it returns, all of them or none. Raises what
+        is wrong with them before anything is stored."""
+        return await self._dispatch.intake.accept(requests)
+
+    async def cancel(self, task_id: TaskId) -> Verdict:
+        """End it, unless it has ended, and tell the nodes."""
+        return await self._dispatch.cancel(task_id)
+
+    async def rerun(self, task_id: TaskId) -> Verdict:
+        """Run the steps again that did not succeed; `LATE` for a task that has not ended, or ended well."""
+        return await self._dispatch.rerun(task_id)
+
+    # --- Inside ---------------------------------------------------------------------------------------------
+
+    def _on_moved(self, move: Move, moved: Moved) -> None:
+        if not isinstance(move, Paid):
+            self.nodes.health.on_moved(moved, move.now_ms)
+
+    async def _lose(self, node_id: NodeId, why: str) -> None:
+        await self._dispatch.lose(node_id, why)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        task = self._loop.create_task(work, name=f"manager.{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_ended)
+
+    def _on_task_ended(self, task: asyncio.Task[Any]) -> None:
+        """None of them may end with an error: a manager that lost one of them must say so and end."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._failed.done():
+            log.error("manager_cannot_manage", reason=str(error))
+            self._failed.set_exception(error)
+            self._failed.exception()  # seen: `wait_failed` may never be awaited
+
+
+@asynccontextmanager
+async def managing(
+    broker: Broker, store: FullStore, *, events: Events, is_memory: bool, settings: ManagerSettings | None = None
+) -> AsyncIterator[Manager]:
+    """Ready inside, stopped at the end. `events`: of the recorder beside it."""
+    manager = Manager(broker, store, events=events, is_memory=is_memory, settings=settings or ManagerSettings())
+    try:
+        await manager.start()
+        yield manager
+    finally:
+        await manager.stop()

@@ -1,0 +1,90 @@
+"""What moves tell: events for whoever looks on, and figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from canoa.broker import topology
+from canoa.recorder.times import as_time
+from canoa.store.routed_port import Begin, Paid, StepEnd, StepLost, Verdict
+from canoa.wire import sapparchi
+from canoa.wire.event import Event
+
+if TYPE_CHECKING:
+    from canoa.broker.port import Message
+    from canoa.manager.metrics import ManagerStats
+    from canoa.recorder.events import Events
+    from canoa.store.routed_port import CancelTask, Move, Moved, Rerun, StepDue
+    from canoa.vocabulary import TaskId
+
+    _TimedMove: TypeAlias = Begin | StepEnd | StepLost | StepDue | CancelTask | Rerun
+
+
+class Telling:
+    def __init__(self, events: Events, stats: ManagerStats) -> None:
+        self._events = events
+        self._stats = stats
+
+    def on_moved(self, move: Move, moved: Moved) -> None:
+        """In the order in which it happened: accepted, a step ended, the next ones sent, the task ended."""
+        if moved.verdict is not Verdict.TAKEN or isinstance(move, Paid):
+            return
+        if isinstance(move, Begin):
+            self._tell("accepted", move.task.id, moved, move.now_ms)
+        if moved.step_outcome is not None:
+            self._tell_step_ended(move, moved)
+        for owed in moved.owed:
+            if owed.publication.exchange == topology.NODE_UNICAST:
+                self._tell_sent(owed.publication.message, moved, move.now_ms)
+        if moved.outcome is not None:
+            self._stats.tasks[moved.outcome] += 1
+            self._tell("ended", _task_id(move), moved, move.now_ms)
+
+    def _tell(self, kind: str, task_id: str, moved: Moved, at_ms: int) -> None:
+        self._events.tell(
+            Event(
+                kind=kind,
+                task_id=task_id,
+                action=moved.task_action or "",
+                at=as_time(at_ms),
+                outcome=None if moved.outcome is None or kind == "accepted" else moved.outcome.value,
+            )
+        )
+
+    def _tell_step_ended(self, move: _TimedMove, moved: Moved) -> None:
+        if moved.queued_ms is not None:
+            self._stats.step_queue.observe(moved.queued_ms / 1000)
+        self._events.tell(
+            Event(
+                kind="step_ended",
+                task_id=_task_id(move),
+                action=moved.task_action or "",
+                at=as_time(move.now_ms),
+                outcome=moved.step_outcome,
+                text=move.error if isinstance(move, StepEnd) else None,
+                node_id=moved.node_id,
+                attempt=move.attempt if isinstance(move, StepEnd | StepLost) else None,
+                step=moved.step,
+            )
+        )
+
+    def _tell_sent(self, message: Message, moved: Moved, at_ms: int) -> None:
+        request = sapparchi.parse_request_id(message.message_id or "")
+        if request is not None:
+            task_id, _, attempt, _ = request
+            headers = message.headers
+            self._events.tell(
+                Event(
+                    kind="step_sent",
+                    task_id=task_id,
+                    action=moved.task_action or "",
+                    at=as_time(at_ms),
+                    node_id=str(headers.get(sapparchi.NODE_ID, "")),
+                    attempt=attempt,
+                    step=str(headers.get(sapparchi.STEP, "")),
+                )
+            )
+
+
+def _task_id(move: _TimedMove) -> TaskId:
+    return move.task.id if isinstance(move, Begin) else move.task_id

@@ -1,0 +1,106 @@
+"""Steps whose time has come: the next attempt, another look for a node, a time limit.
+
+The times are rows, so any manager may look, and a second look does nothing. One that holds a lease looks all the time;
+beside it, each looks at the moments it set itself a short while before, so that short waits stay short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from canoa.errors import CanoaError
+from canoa.logs import get_logger
+from canoa.recorder.times import now_ms
+from canoa.store.routed_port import Due, StepDue, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from canoa.manager.moving import Moving
+    from canoa.store.routed_port import FullStore
+
+log = get_logger(__name__)
+
+LOOK_EVERY_S: Final = 0.25
+NEAR_MS: Final = 5_000
+TICK_MS: Final = 20
+"""Moments closer together than this are one look."""
+
+LEASE: Final = "manager.timers"
+LEASE_S: Final = 5.0
+"""Shorter replaces a killed manager sooner, and asks the store more."""
+
+ASK_EVERY_S: Final = LEASE_S / 3
+PAGE: Final = 500
+
+
+class Timers:
+    """`owner`: which manager this is."""
+
+    def __init__(self, store: FullStore, moving: Moving, *, owner: str) -> None:
+        self._store = store
+        self._moving = moving
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._near: set[int] = set()  # ticks at which to look
+        self._rung = asyncio.Event()
+        self._is_ours = False
+        self._ask_at_s = 0.0  # by the loop's clock
+
+    def note(self, due_ms: Iterable[int]) -> None:
+        """Times that a move has set."""
+        at_ms = now_ms()
+        for each in due_ms:
+            tick = -(-each // TICK_MS)
+            if each - at_ms < NEAR_MS and tick not in self._near:
+                self._near.add(tick)
+                self._loop.call_later(max(0, tick * TICK_MS - at_ms) / 1000, self._ring, tick)
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._rung.wait()
+            try:
+                if self._rung.is_set() or await self._may_look():
+                    self._rung.clear()
+                    await self.look()
+            except CanoaError as exc:
+                log.warning("timers_wait", reason=str(exc))
+
+    async def look(self) -> None:
+        """Move all that are due. As long as whole pages of them are, and do move."""
+        while True:
+            due = await self._store.due_steps(now_ms=now_ms(), limit=PAGE)
+            moved = await asyncio.gather(*map(self._move, due))
+            if len(due) < PAGE or not any(moved):
+                return
+
+    async def stop(self) -> None:
+        """Another manager may look at once."""
+        if self._is_ours:
+            with suppress(CanoaError):
+                await self._store.release(LEASE, self._owner)
+
+    async def _move(self, due: Due) -> bool:
+        move = StepDue(task_id=due.task_id, step=due.step, due_ms=due.due_ms, now_ms=now_ms())
+        try:
+            return (await self._moving.apply(move)).verdict is Verdict.TAKEN
+        except CanoaError as exc:
+            log.warning("step_not_moved", task_id=due.task_id, step=due.step, reason=str(exc))
+            return False
+
+    async def _may_look(self) -> bool:
+        if self._loop.time() >= self._ask_at_s:
+            self._ask_at_s = self._loop.time() + ASK_EVERY_S
+            held_ms = round(LEASE_S * 1000)
+            lease = await self._store.lease(LEASE, self._owner, now_ms=now_ms(), for_ms=held_ms)
+            self._is_ours = lease is not None
+        return self._is_ours
+
+    def _ring(self, tick: int) -> None:
+        self._near.discard(tick)
+        self._rung.set()

@@ -1,0 +1,174 @@
+"""The desk's other half: routed tasks with their steps, plans, and the nodes that managers know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from canoa.action import Options
+from canoa.client import routed
+from canoa.errors import ArgumentsRefused, NobodyManages, NotRouted, SettingError, UnknownNode, UnknownPlan
+from canoa.execution.plan_reading import plan_from_document
+from canoa.recorder import routed_showing as showing
+from canoa.recorder.routed_views import (
+    CatalogueEntry,
+    NodeView,
+    OutputView,
+    PlanView,
+    Registered,
+    RoutedRequest,
+    StoryView,
+)
+from canoa.recorder.times import now_ms
+from canoa.recorder.views import Submitted
+from canoa.store.routed_port import Verdict
+from canoa.urn import action_name, task_name, task_urn
+from canoa.vocabulary import TaskId
+from canoa.wire.codec import ANY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.broker.port import Message
+    from canoa.execution.plan import Plan
+    from canoa.recorder.managing import Managing
+    from canoa.recorder.views import SubmitOptions
+    from canoa.store.port import TaskRow
+    from canoa.store.routed_port import StepRow
+
+
+class RoutedDesk:
+    """Every question raises `NobodyManages` where no manager runs in this process."""
+
+    def __init__(self, *, max_payload_bytes: int) -> None:
+        self.managing: Managing | None = None
+        """Set once the manager runs."""
+        self._limit_bytes = max_payload_bytes
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no routed task gets on just now."""
+        return "no manager runs here" if self.managing is None else self.managing.trouble
+
+    # --- Submitting ---------------------------------------------------------------------------------
+
+    async def submit(self, requests: Sequence[RoutedRequest]) -> list[Submitted]:
+        """All or nothing, stored when it returns."""
+        manager = self._manager()
+        messages = [self._message(each) for each in requests]
+        accepted = await manager.accept(messages)
+        return [
+            Submitted(id=message.message_id or "", action=message.type or "", is_new=answer.is_new)
+            for message, answer in zip(messages, accepted, strict=True)
+        ]
+
+    def _message(self, request: RoutedRequest) -> Message:
+        options = _options(request.options, is_plan=request.plan is not None)
+        if (request.plan is None) == (request.action is None):
+            raise SettingError("a routed task is of one action, or of one plan; give `action` or `plan`")
+        if request.plan is not None:
+            known = task_name(request.plan) if isinstance(request.plan, str) else plan_from_document(request.plan)
+            return routed.of_plan(known, request.input, options, reply_to=None, limit_bytes=self._limit_bytes).message
+        if not isinstance(request.input, dict):
+            raise ArgumentsRefused("an action's arguments are an object keyed by parameter")
+        body = msgspec.json.encode(request.input)
+        name = action_name(request.action or "")
+        return routed.of_action(name, body, options, reply_to=None, limit_bytes=self._limit_bytes).message
+
+    # --- One task -----------------------------------------------------------------------------------
+
+    async def is_routed(self, task_id: TaskId) -> bool:
+        return self.managing is not None and await self.managing.store.plan_of(task_id) is not None
+
+    async def cancel(self, task_id: TaskId) -> None:
+        await self._manager().cancel(task_id)
+
+    async def rerun(self, task_id: TaskId) -> None:
+        """The steps that did not succeed. Raises `SettingError` where there is nothing to run again."""
+        await self._plan_of(task_id)
+        if await self._manager().rerun(task_id) is not Verdict.TAKEN:
+            raise SettingError(f"task {task_id!r:.80} has not ended, or ended well; only what went wrong is run again")
+
+    async def story(self, row: TaskRow) -> StoryView:
+        plan = await self._plan_of(row.id)
+        return showing.story(row, plan, await self._manager().store.steps(row.id))
+
+    async def output(self, task_id: TaskId, name: str) -> OutputView:
+        """What one step gave, also while others run, or after they failed."""
+        plan = await self._plan_of(task_id)
+        steps: dict[str, StepRow] = {each.name: each for each in await self._manager().store.steps(task_id)}
+        if name not in steps:
+            raise SettingError(f"task {task_id!r:.80} has no step {name!r:.80}; it has {', '.join(list(steps)[:20])}")
+        body = await self._manager().store.step_output(task_id, steps[name].step)
+        output = None if body is None else ANY.decode(body, None)
+        return OutputView(step=showing.step(steps[name], plan), has_output=body is not None, output=output)
+
+    async def _plan_of(self, task_id: TaskId) -> Plan:
+        plan = await self._manager().store.plan_of(task_id)
+        if plan is None:
+            raise NotRouted(task_id)
+        return plan
+
+    # --- Plans --------------------------------------------------------------------------------------
+
+    async def plans(self) -> list[PlanView]:
+        return [showing.plan(each) for each in await self._manager().store.plans()]
+
+    async def plan(self, name: str) -> PlanView:
+        found = await self._manager().store.plan(task_name(name))
+        if found is None:
+            raise UnknownPlan(name)
+        return showing.plan(found)
+
+    async def register(self, name: str, document: dict[str, Any]) -> Registered:
+        """In place of the one that had the name. Tasks that run keep the plan that they began with."""
+        plan = plan_from_document(document)
+        if plan.name != task_name(name):
+            raise SettingError(f"the plan is called {plan.name!r:.80}, and is to be registered as {name!r:.80}")
+        is_new = await self._manager().store.put_plan(plan, now_ms=now_ms())
+        return Registered(name=plan.name, task_id=task_urn(plan.name), is_new=is_new)
+
+    # --- Nodes --------------------------------------------------------------------------------------
+
+    async def nodes(self) -> list[NodeView]:
+        """From the edge to the cloud."""
+        manager = self._manager()
+        return showing.nodes(
+            await manager.store.nodes(),
+            await manager.store.breakers(),
+            await manager.store.queued_for(),
+            now_ms=now_ms(),
+            settings=manager.breaker_settings,
+            silent_after_s=manager.silent_after_s,
+        )
+
+    async def node(self, node_id: str) -> NodeView:
+        for each in await self.nodes():
+            if each.id == node_id:
+                return each
+        raise UnknownNode(node_id)
+
+    async def catalogue(self) -> list[CatalogueEntry]:
+        return showing.catalogue(await self._manager().store.nodes(), await self.nodes())
+
+    def _manager(self) -> Managing:
+        if self.managing is None:
+            raise NobodyManages("no manager runs here, so nothing is routed; start one: canoa manager")
+        return self.managing
+
+
+def _options(given: SubmitOptions, *, is_plan: bool) -> Options:
+    """Of a plan, each step says its own limits."""
+    if is_plan and (given.timeout is not None or given.retry is not None):
+        raise SettingError("a plan's steps have limits of their own; write `timeout` and `retry` into the plan")
+    return Options(
+        dispatch="routed",
+        priority=given.priority,
+        timeout=given.timeout,
+        retry=given.retry,
+        queue_timeout=given.queue_timeout,
+        idempotency_key=given.idempotency_key,
+        after=given.after,
+        at=given.at,
+    )

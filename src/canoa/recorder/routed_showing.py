@@ -1,0 +1,155 @@
+"""From the managers' rows to what people see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from canoa.execution.health import Health, health
+from canoa.execution.plan_writing import document
+from canoa.recorder import showing
+from canoa.recorder.routed_views import AttemptView, CatalogueEntry, NodeView, PlanView, StepView, StoryView
+from canoa.recorder.times import as_time, as_time_or_none
+from canoa.urn import action_urn, task_urn
+from canoa.wire.sapparchi import ActionLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from canoa.execution.health import BreakerSettings
+    from canoa.execution.plan import Plan
+    from canoa.store.port import TaskRow
+    from canoa.store.routed_port import AttemptRow, BreakerRow, NodeRow, StepRow
+    from canoa.vocabulary import ActionName, NodeId
+
+HERE: Final = "here"
+SILENT: Final = "silent"
+LEFT: Final = "left"
+
+# --- Tasks ----------------------------------------------------------------------------------------------
+
+
+def story(row: TaskRow, plan: Plan, steps: Sequence[StepRow]) -> StoryView:
+    return StoryView(task=showing.task(row), plan=plan.name, steps=[step(each, plan) for each in steps])
+
+
+def step(row: StepRow, plan: Plan) -> StepView:
+    attempts = _attempts(row)
+    return StepView(
+        name=row.name,
+        action=row.action,
+        after=list(plan.steps[row.step].after) if row.step < len(plan.steps) else [],
+        state=row.state.value,
+        outcome=None if row.outcome is None else row.outcome.value,
+        node_id=attempts[-1].node_id if attempts else None,
+        error=row.error,
+        ready_at=as_time_or_none(row.ready_ms),
+        due_at=as_time_or_none(row.due_ms),
+        ended_at=as_time_or_none(row.ended_ms),
+        attempts=attempts,
+    )
+
+
+def _attempts(row: StepRow) -> list[AttemptView]:
+    ready_ms = row.ready_ms
+    shown: list[AttemptView] = []
+    for each in row.attempts:
+        shown.append(_attempt(each, ready_ms))
+        ready_ms = each.ended_ms or each.sent_ms
+    return shown
+
+
+def _attempt(row: AttemptRow, ready_ms: int | None) -> AttemptView:
+    """Two clocks may tell that it began before it was sent, or longer ago than it ran: that is shown as nothing."""
+    return AttemptView(
+        attempt=row.attempt,
+        node_id=row.node_id,
+        why=row.why,
+        sent_at=as_time(row.sent_ms),
+        started_at=as_time_or_none(row.started_ms),
+        ended_at=as_time_or_none(row.ended_ms),
+        outcome=row.outcome,
+        error=row.error,
+        queued_ms=_between(ready_ms, row.sent_ms),
+        travelled_ms=_between(row.sent_ms, row.started_ms),
+        ran_ms=_between(row.started_ms, row.ended_ms),
+    )
+
+
+def _between(from_ms: int | None, until_ms: int | None) -> int | None:
+    return None if from_ms is None or until_ms is None else max(0, until_ms - from_ms)
+
+
+# --- Plans and nodes --------------------------------------------------------------------------------------
+
+
+def plan(known: Plan) -> PlanView:
+    actions = list(dict.fromkeys(each.action for each in known.steps))
+    return PlanView(name=known.name, task_id=task_urn(known.name), actions=list(actions), document=document(known))
+
+
+def nodes(
+    rows: Iterable[NodeRow],
+    breakers: Iterable[BreakerRow],
+    queued: Mapping[NodeId, int],
+    *,
+    now_ms: int,
+    settings: BreakerSettings,
+    silent_after_s: float,
+) -> list[NodeView]:
+    """By layer, from the edge to the cloud, then by id."""
+    by_place = {(each.node_id, each.action): each for each in breakers}
+    order = ["EDGE", "FOG", "CLOUD"]
+
+    def shown(row: NodeRow) -> NodeView:
+        states = {each: health(by_place.get((row.node_id, each)), now_ms, settings) for each in row.actions}
+        return NodeView(
+            id=row.node_id,
+            layer=row.layer.value,
+            site=row.site,
+            type=row.type,
+            protocol=row.protocol,
+            endpoint=row.endpoint,
+            actions=list(row.actions),
+            state=_state(row, now_ms, silent_after_s),
+            health=health(by_place.get((row.node_id, "")), now_ms, settings).value,
+            action_health={name: state.value for name, state in states.items() if state is not Health.OK},
+            load=row.load,
+            queued=queued.get(row.node_id, 0),
+            registered_at=as_time(row.registered_ms),
+            seen_at=as_time(row.seen_ms),
+        )
+
+    return [shown(row) for row in sorted(rows, key=lambda row: (order.index(row.layer.value), row.node_id))]
+
+
+def _state(row: NodeRow, now_ms: int, silent_after_s: float) -> str:
+    if not row.actions:
+        return LEFT
+    return SILENT if now_ms - row.seen_ms > silent_after_s * 1000 else HERE
+
+
+def catalogue(rows: Iterable[NodeRow], shown: Iterable[NodeView]) -> list[CatalogueEntry]:
+    """What can be asked for, and who would do it: those that are here, and not down."""
+    able = {each.id: each for each in shown if each.state == HERE and each.health != Health.DOWN}
+    offers: dict[ActionName, list[NodeRow]] = {}
+    for row in rows:
+        for name in row.actions:
+            offers.setdefault(name, []).append(row)
+    return [_entry(name, offering, able) for name, offering in sorted(offers.items())]
+
+
+def _entry(name: ActionName, offering: Sequence[NodeRow], able: Mapping[str, NodeView]) -> CatalogueEntry:
+    nodes = [each for each in offering if each.node_id in able and _is_up(able[each.node_id], name)]
+    limits = next((each.limits[name] for each in offering if name in each.limits), ActionLimits())
+    return CatalogueEntry(
+        action=name,
+        urn=action_urn(name),
+        nodes=sorted(each.node_id for each in nodes),
+        layers=sorted({each.layer.value for each in nodes}),
+        timeout_ms=limits.timeout,
+        retry=limits.retry,
+    )
+
+
+def _is_up(node: NodeView, action: str) -> bool:
+    return node.action_health.get(action) != Health.DOWN

@@ -1,0 +1,132 @@
+"""What the desk tells about routed tasks, plans and nodes, like `views.py` about all tasks. Times are UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime  # noqa: TC003 - FastAPI reads the annotations
+from typing import Any
+
+from canoa.recorder.views import SubmitOptions, TaskView
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutedRequest:
+    """One task for the managers: an action, or a plan (in the form of a plan file, or the name of a registered one).
+    `input`: an action's arguments by parameter, or whatever the plan's steps are given."""
+
+    action: str | None = None
+    plan: str | dict[str, Any] | None = None
+    input: Any = field(default_factory=dict)
+    options: SubmitOptions = SubmitOptions()
+
+
+# --- The story of a task --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptView:
+    """One time a step was sent to a node. `queued_ms`: from when it could have been sent; `travelled_ms`: until the
+    node began; `ran_ms`: there. `outcome`: None while it is out; also `returned` and `lost`, which are no attempts of
+    the action."""
+
+    attempt: int
+    node_id: str
+    why: str
+    sent_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    outcome: str | None
+    error: str | None
+    queued_ms: int | None
+    travelled_ms: int | None
+    ran_ms: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepView:
+    """`state`: blocked, waiting, sent, ended or skipped. `due_at`: when something happens to it by itself."""
+
+    name: str
+    action: str
+    after: list[str]
+    state: str
+    outcome: str | None
+    node_id: str | None
+    error: str | None
+    ready_at: datetime | None
+    due_at: datetime | None
+    ended_at: datetime | None
+    attempts: list[AttemptView]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoryView:
+    """All that happened to a routed task: its steps in the order of its plan, each with its attempts."""
+
+    task: TaskView
+    plan: str
+    steps: list[StepView]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputView:
+    """What one step gave; `has_output` is False while it gave nothing."""
+
+    step: StepView
+    has_output: bool
+    output: Any = None
+
+
+# --- Plans and nodes --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanView:
+    """A registered plan. `document`: as a plan file says it."""
+
+    name: str
+    task_id: str
+    actions: list[str]
+    document: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registered:
+    """`is_new`: False when the very same plan was registered under that name."""
+
+    name: str
+    task_id: str
+    is_new: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    """`state`: `here`, `silent` (no sign of life for too long: it gets no work) or `left`. `health`: OK, WARNING, DOWN
+    or RECOVERING; `action_health`: where one of its actions is not OK. `queued`: steps that are out at it."""
+
+    id: str
+    layer: str
+    site: str
+    type: str
+    protocol: str
+    endpoint: str
+    actions: list[str]
+    state: str
+    health: str
+    action_health: dict[str, str]
+    load: float | None
+    queued: int
+    registered_at: datetime
+    seen_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogueEntry:
+    """An action, and who can run it now."""
+
+    action: str
+    urn: str
+    nodes: list[str]
+    layers: list[str]
+    timeout_ms: int | None
+    retry: int

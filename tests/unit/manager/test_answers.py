@@ -1,0 +1,104 @@
+"""What a node's answer means: by Canoa's headers, or by the published words alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from canoa.broker.port import Message
+from canoa.errors import PayloadTooLarge, Undecodable
+from canoa.execution.outcome import Outcome
+from canoa.manager.answers import Foreign, step_result
+from canoa.store.routed_port import StepEnd, StepLost
+from canoa.wire import result, sapparchi
+
+NOW_MS = 1_700_000_000_000
+URN = "urn:sapparchi:Action:shop.resize"
+
+
+def read(data: str = "42", *, request_id: str = "order.7.0.2.3", **headers: Any) -> StepEnd | StepLost:
+    names = {"status": sapparchi.STATUS, "started": result.STARTED, "ended": sapparchi.ENDED, "node": result.NODE}
+    body = sapparchi.encode(sapparchi.NodeMessage(action_to=URN, request_id=request_id, message_data=data))
+    message = Message(body=body, headers={names[name]: value for name, value in headers.items()})
+    return step_result(message, NOW_MS, limit_bytes=1000)
+
+
+def ended(data: str = "42", **headers: Any) -> StepEnd:
+    move = read(data, **headers)
+    assert isinstance(move, StepEnd)
+    return move
+
+
+def test_it_counts_for_the_attempt_that_its_request_id_names() -> None:
+    move = ended()
+
+    assert (move.task_id, move.step, move.attempt, move.send) == ("order.7", 0, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "data", ["42", '"text"', "null", '{"error": "x", "more": 1}', '{"result": 1}', '[{"error": 1}]']
+)
+def test_without_a_status_it_is_a_success(data: str) -> None:
+    move = ended(data)
+
+    assert (move.outcome, move.output, move.error) == (Outcome.OK, data.encode(), None)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"), [('{"error": "no power"}', "no power"), (' {"error": {"code": 7}} ', '{"code":7}')]
+)
+def test_without_a_status_nothing_but_an_error_is_a_failure(data: str, error: str) -> None:
+    move = ended(data)
+
+    assert (move.outcome, move.error) == (Outcome.FAILED, error)
+
+
+def test_a_status_says_more_than_the_data() -> None:
+    assert ended('{"error": "found in the log"}', status="ok").outcome is Outcome.OK
+    assert ended('{"error": "too slow"}', status="timed_out").outcome is Outcome.TIMED_OUT
+    assert ended("null", status="failed").error == "no reason given"
+
+
+def test_what_was_given_back_is_no_attempt() -> None:
+    move = read(status="returned", node="gw-7")
+
+    assert isinstance(move, StepLost)
+    assert move.is_returned
+    assert move.why == "gw-7 gave it back"
+
+
+def test_no_clock_of_another_machine_makes_it_happen_in_the_future() -> None:
+    move = ended(started=NOW_MS - 5, ended=NOW_MS + 60_000)
+
+    assert (move.started_ms, move.ended_ms) == (NOW_MS - 5, NOW_MS)
+
+
+@pytest.mark.parametrize("request_id", ["", "mine", "a.b.c.d", "t.1.2", ".1.2.3", "t.1.2.99999999999"])
+def test_what_nobody_asked_is_foreign(request_id: str) -> None:
+    with pytest.raises(Foreign):
+        read(request_id=request_id)
+
+
+@pytest.mark.parametrize("data", ["", "{", "nan", "[" * 300 + "]" * 300])
+def test_data_that_is_no_json_is_malformed(data: str) -> None:
+    with pytest.raises(Undecodable):
+        read(data)
+
+
+@pytest.mark.parametrize("status", ["retried", "great", "", 7, ["ok"], {"ok": 1}])
+def test_a_status_that_is_no_end_is_malformed(status: Any) -> None:
+    with pytest.raises(Undecodable):
+        read(status=status)
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b'{"requestID": 7}', b"[" * 5000])
+def test_a_body_that_is_no_message_is_malformed(body: bytes) -> None:
+    with pytest.raises(Undecodable):
+        step_result(Message(body=body), NOW_MS, limit_bytes=10_000)
+
+
+def test_one_that_is_too_large_is_not_read() -> None:
+    with pytest.raises(PayloadTooLarge):
+        read(msgspec.json.encode("x" * 1000).decode())

@@ -1,0 +1,122 @@
+"""Moves go through the store in groups, payments go along, and one bad move holds up nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from canoa.errors import CanoaError, StoreUnreachable, WrongUse
+from canoa.manager import moving
+from canoa.manager.moving import Moving
+from canoa.store.routed_port import CancelTask, Moved, Paid, Verdict
+from canoa.vocabulary import TaskId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.store.routed_port import Move
+
+
+class Book:
+    """A store that remembers what it was given, group by group; it refuses a task named `bad`."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[Move]] = []
+        self.trouble: CanoaError | None = None
+        self.is_written = asyncio.Event()
+        self.may_write = asyncio.Event()
+        self.may_write.set()
+
+    async def advance(self, moves: Sequence[Move], route: Any, **_: Any) -> list[Moved]:
+        await self.may_write.wait()
+        if self.trouble is not None:
+            raise self.trouble
+        if any(isinstance(move, CancelTask) and move.task_id == "bad" for move in moves):
+            raise WrongUse("a move that no store can keep")
+        self.groups.append(list(moves))
+        self.is_written.set()
+        return [Moved(verdict=Verdict.TAKEN) for _ in moves]
+
+
+def move(name: str) -> CancelTask:
+    return CancelTask(task_id=TaskId(name), now_ms=0)
+
+
+def new_moving(book: Book, heard: list[Move] | None = None) -> Moving:
+    after = [] if heard is None else heard
+    return Moving(book, None, lambda move, _: after.append(move))  # type: ignore[arg-type]  # what is used of them
+
+
+async def test_what_comes_while_the_store_is_busy_goes_with_the_next_group() -> None:
+    book = Book()
+    moves = new_moving(book)
+    book.may_write.clear()
+
+    first = asyncio.ensure_future(moves.apply(move("1")))
+    await asyncio.sleep(0.01)
+    others = [asyncio.ensure_future(moves.apply(move(name))) for name in "234"]
+    await asyncio.sleep(0.01)
+    book.may_write.set()
+    await asyncio.gather(first, *others)
+
+    assert [len(group) for group in book.groups] == [1, 3]
+
+
+async def test_one_bad_move_does_not_hold_up_its_group() -> None:
+    moves = new_moving(Book())
+
+    answers = await asyncio.gather(*(moves.apply(move(name)) for name in ("one", "bad", "two")), return_exceptions=True)
+
+    assert [type(answer) for answer in answers] == [Moved, WrongUse, Moved]
+
+
+async def test_a_payment_goes_along_with_the_next_move() -> None:
+    book = Book()
+    moves = new_moving(book)
+
+    moves.pay("key")
+    await moves.apply(move("1"))
+
+    assert book.groups == [[move("1"), Paid(key="key")]]
+    await moves.aclose()
+
+
+async def test_payments_that_nothing_goes_along_with_are_written_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "PAY_WITHIN_S", 0.01)
+    book = Book()
+    moves = new_moving(book)
+
+    for key in "abc":
+        moves.pay(key)
+
+    await asyncio.wait_for(book.is_written.wait(), 5)
+    assert {paid.key for paid in book.groups[0] if isinstance(paid, Paid)} == set("abc")
+
+
+async def test_payments_are_not_lost_with_a_group_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "PAY_WITHIN_S", 0.01)
+    book = Book()
+    moves = new_moving(book)
+    moves.pay("key")
+
+    book.trouble = StoreUnreachable("no link")
+    with pytest.raises(StoreUnreachable):
+        await moves.apply(move("1"))
+    book.trouble = None
+
+    await moves.apply(move("2"))
+    assert book.groups == [[move("2"), Paid(key="key")]]
+
+
+async def test_all_or_nothing_is_one_group_and_each_is_told() -> None:
+    book, heard = Book(), list[Any]()
+    moves = new_moving(book, heard)
+
+    assert len(await moves.apply_all([move("1"), move("2")])) == 2
+    with pytest.raises(WrongUse):
+        await moves.apply_all([move("3"), move("bad")])
+
+    assert [len(group) for group in book.groups] == [2]
+    assert heard == [move("1"), move("2")]
