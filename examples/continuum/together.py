@@ -8,10 +8,9 @@ import tempfile
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from canoa.manager.hosting import hosting
-
 from canoa import Canoa
 from canoa.cli import story as telling
+from canoa.manager.hosting import hosting
 from canoa.worker.worker import WorkerSettings
 from examples.continuum.nodes import NODES
 from examples.continuum.plan import app, plan

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
+from tests.acceptance.kept_depot import TOKEN
 from tests.acceptance.shell import CANOA, ROOT, Process, Shell
 
 from canoa import Canoa
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from canoa.store.routed_port import NodeRow, StepRow
 
 WITHIN_S = 60.0
-TOKEN = "a-token-for-the-plant"
+
 EVERYTHING = 100_000
 APP = "tests.acceptance.routed_actions:app"
 

@@ -61,7 +61,7 @@ def _chain() -> Plan:
 def _fanout() -> Plan:
     plan = app.plan("fanout")
     first = plan.step(echo, plan.input["payload"])
-    plan.step(join, after=[plan.step(echo, first) for _ in range(WIDTH)])
+    plan.step(join.name, after=[plan.step(echo, first) for _ in range(WIDTH)])  # it gets all they gave, by step
     return plan
 
 
