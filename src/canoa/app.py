@@ -311,7 +311,15 @@ class Canoa:
         """Run the app's actions in this process: `async with app.worker():`. Ready inside, drained at the end."""
         from canoa.worker.worker import WorkerSettings
 
-        settings = WorkerSettings(concurrency=concurrency, drain_s=drain_s, layer=self.settings.layer)
+        ours = self.settings
+        settings = WorkerSettings(
+            concurrency=concurrency,
+            drain_s=drain_s,
+            layer=ours.layer,
+            site=ours.site,
+            join=ours.join,
+            manager_url=ours.manager_url,
+        )
         async with self.worker_with(settings) as worker:
             yield worker
 

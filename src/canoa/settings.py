@@ -74,7 +74,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     api: Url = "http://127.0.0.1:8420"  # where commands find the API when the broker is the memory broker
     api_token: Secret = ""  # what they show there
 
-    layer: Layer = Layer.CLOUD  # where this program stands: which of the next three it compresses by
+    layer: Layer = Layer.CLOUD  # where this program stands: which rule it compresses by
+    site: str = ""  # the place with a broker of its own where this program stands, such as a city or a plant
+    join: bool = True  # workers are nodes that managers can reach; false: they take work from the pool alone
+    manager_url: Url = ""  # http://host:port of a manager: workers look there whether it is up; empty: they only listen
+
     compression_edge: Rule = compression_policy.DEFAULT_EDGE  # algorithm:bytes, or none; see `compression_policy.py`
     compression_fog: Rule = compression_policy.DEFAULT_FOG
     compression_cloud: Rule = compression_policy.DEFAULT_CLOUD

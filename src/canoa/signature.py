@@ -20,6 +20,7 @@ if typing.TYPE_CHECKING:
     from collections.abc import Callable
 
 _KINDS = inspect.Parameter
+_VARIADIC = (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD)
 _MUTABLE = (list, dict, set, bytearray, msgspec.Struct)
 
 
@@ -44,18 +45,20 @@ class Signature:
         if any(hints.get(each.name) is Context for each in parameters):
             raise ActionDefinitionError(f"action {name!r}: its context must be its first parameter, and the only one")
         self._parameters = parameters
-        self._has_variadic = any(each.kind in (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD) for each in parameters)
+        self._has_variadic = any(each.kind in _VARIADIC for each in parameters)
         self._positional = [
             each.name for each in parameters if each.kind in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
         ]
+        self._names = frozenset(each.name for each in parameters)
+        self._sole_name = _sole_name(parameters)
+        self._needs_some = any(each.default is each.empty and each.kind not in _VARIADIC for each in parameters)
         self.arguments_type = _arguments_type(name, parameters, hints)
         self.arguments: Codec[Any] = _codec(name, "parameters", self.arguments_type)
         self.result: Codec[Any] = _codec(name, "result", hints.get("return", Any))
 
     def names(self) -> list[str]:
         """Of the parameters that take one value each."""
-        variadic = (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD)
-        return [each.name for each in self._parameters if each.kind not in variadic]
+        return [each.name for each in self._parameters if each.kind not in _VARIADIC]
 
     # --- The caller's side ----------------------------------------------------------------------
 
@@ -88,6 +91,30 @@ class Signature:
             return self.arguments.decode(body, content_type)
         except TypeMismatch as exc:
             raise ArgumentsRefused(f"{self.action}: {exc.detail}, at `{exc.path}`; {self._usage()}") from exc
+
+    def routed_body(self, data: bytes) -> bytes:
+        """Any JSON value as a body of arguments: a step's input is what came out before it, and knows no parameters.
+
+        An object whose keys all are parameters is one already. Otherwise, where one parameter is enough, the value is
+        that parameter; and an action that takes nothing gets nothing. What fits in no way stays: `decode` refuses it.
+        """
+        if not self._parameters:
+            return b"{}"
+        if self._is_body(data) or (sole := self._sole_name) is None:
+            return data
+        try:
+            msgspec.json.decode(data, type=msgspec.Raw)  # a whole value: half a one could bring parameters of its own
+        except (msgspec.DecodeError, RecursionError):
+            return data
+        return b'{"%s":%s}' % (sole.encode(), data)
+
+    def _is_body(self, data: bytes) -> bool:
+        try:
+            keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).keys()
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        # Nothing is no argument where one must be given: then it is the value.
+        return keys <= self._names and bool(keys or not self._needs_some)
 
     def call_form(self, arguments: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """As `function(*args, **kwargs)` wants them, or `ArgumentsRefused`."""
@@ -132,6 +159,13 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
         ) from exc
     except Exception as exc:  # annotations written as text are code, and may fail in any way
         raise ActionDefinitionError(f"action {name!r}: its annotations cannot be read: {exc}") from exc
+
+
+def _sole_name(parameters: list[inspect.Parameter]) -> str | None:
+    """Of the one parameter that must be given, or of the only one there is."""
+    single = [each for each in parameters if each.kind not in _VARIADIC]
+    found = [each for each in single if each.default is each.empty] or single
+    return found[0].name if len(found) == 1 else None
 
 
 def _arguments_type(name: str, parameters: list[inspect.Parameter], hints: dict[str, Any]) -> type[msgspec.Struct]:

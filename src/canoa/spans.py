@@ -108,7 +108,7 @@ class Spans:
         attributes = {
             "messaging.system": MEMORY if is_memory else RABBITMQ,
             "messaging.client.id": node_id,
-            "canoa.task_id": known.id,
+            "canoa.task_id": known.told_id,
             "canoa.attempt": known.attempt,
             **_operation("process", queue, known.id, len(known.message.body)),
         }

@@ -63,7 +63,9 @@ def trace_headers(known: Task) -> Mapping[str, HeaderValue]:
 
 def facts(known: Task) -> dict[str, str]:
     """What every log line about a task says."""
-    told = {"task_id": known.id, "action": known.action}
+    told = {"task_id": known.told_id, "action": known.action}
+    if known.told_id != known.id:
+        told["request_id"] = known.id
     traced = trace.from_headers(trace_headers(known))
     if traced is not None:
         told["trace_id"] = traced.trace_id

@@ -12,7 +12,7 @@ from canoa.cli.greeting import greet
 from canoa.cli.listening import listener, shown_url
 from canoa.cli.loading import load_app, needs_extra
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
-from canoa.cli.worker import BrokerUrl, Target
+from canoa.cli.worker import BrokerUrl, LayerName, NodeName, Site, Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +44,9 @@ def up(
     allow_host: AllowedHosts = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Attempts at once, on the loop and in threads.")] = 50,
     drain: Annotated[float, typer.Option(min=0, help="Seconds running attempts may go on after a stop.")] = 30.0,
+    layer: LayerName = None,
+    site: Site = None,
+    node_id: NodeName = "",
     log_level: LogLevel = logs.Level.WARNING,
     log_format: LogFormat = logs.Format.AUTO,
     as_json: AsJsonLogs = False,
@@ -73,7 +76,11 @@ def up(
             settings = WorkerSettings(
                 concurrency=concurrency,
                 drain_s=drain,
-                layer=app.settings.layer,
+                layer=layer or app.settings.layer,
+                site=app.settings.site if site is None else site,
+                node_id=node_id,
+                join=app.settings.join,
+                manager_url=app.settings.manager_url,
                 journal=str(folder.JOURNAL) if app.settings.is_memory else "",
             )
             worker = await stack.enter_async_context(serving.started(app, settings, stop, within_s=30.0))

@@ -20,6 +20,17 @@ BrokerUrl = Annotated[
     typer.Option("--broker", help="amqp://user:password@host:5672/vhost. Otherwise CANOA_BROKER.", show_default=False),
 ]
 
+LayerName = Annotated[
+    Layer | None,
+    typer.Option("--layer", case_sensitive=False, help="Where it stands. Otherwise CANOA_LAYER, or CLOUD."),
+]
+Site = Annotated[
+    str | None, typer.Option("--site", help="The place it stands in, such as a city. Otherwise CANOA_SITE.")
+]
+NodeName = Annotated[
+    str, typer.Option("--node-id", help="This worker's name among the nodes; otherwise host name and process id.")
+]
+
 
 def worker(
     target: Target,
@@ -27,11 +38,9 @@ def worker(
     concurrency: Annotated[int, typer.Option(min=1, help="Attempts at once, on the loop and in threads.")] = 50,
     processes: Annotated[int, typer.Option(min=0, help="Attempts at once of cpu=True actions; 0: one per core.")] = 0,
     drain: Annotated[float, typer.Option(min=0, help="Seconds running attempts may go on after a stop.")] = 30.0,
-    layer: Annotated[
-        Layer | None,
-        typer.Option(case_sensitive=False, help="Where this worker stands. Otherwise CANOA_LAYER, or CLOUD."),
-    ] = None,
-    node_id: Annotated[str, typer.Option(help="This worker's name; otherwise host name and process id.")] = "",
+    layer: LayerName = None,
+    site: Site = None,
+    node_id: NodeName = "",
     metrics: Annotated[str, typer.Option(help="Serve Prometheus metrics at host:port.", metavar="HOST:PORT")] = "",
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait at start for a broker that is away.")] = 30.0,
     follow_code: Annotated[
@@ -57,7 +66,10 @@ def worker(
             processes=processes,
             drain_s=drain,
             layer=layer or app.settings.layer,
+            site=app.settings.site if site is None else site,
             node_id=node_id,
+            join=app.settings.join,
+            manager_url=app.settings.manager_url,
         )
 
     async def main() -> None:

@@ -53,6 +53,13 @@ _SHARED = Rights(
     write=("amq.default", f"{topology.CANCEL}.*", topology.EVENTS, topology.DEAD, "canoa.retry.*"),
     read=(topology.CANCEL, f"{topology.CANCEL}.*", topology.DEAD, "canoa.retry.*"),
 )
+_HEARTBEATS = topology.heartbeat_queue_name("*")
+_UNICAST = topology.node_queue_name("*")
+_NODE = Rights(
+    configure=(topology.NODE_UNICAST, _UNICAST, topology.MANAGER_AVAILABLE, _HEARTBEATS),
+    write=(topology.AMQ_TOPIC, _UNICAST, _HEARTBEATS),
+    read=(topology.AMQ_TOPIC, topology.NODE_UNICAST, _UNICAST, topology.MANAGER_AVAILABLE, _HEARTBEATS),
+)
 _RECORDER = Rights(configure=(topology.SUBMIT, topology.RESULTS), write=(), read=(topology.SUBMIT, topology.RESULTS))
 
 
@@ -61,7 +68,7 @@ def needed(role: Role, apps: Iterable[str] = ("*",)) -> Rights:
     if role is Role.CLIENT:
         return _CLIENT
     if role is Role.WORKER:
-        return _CLIENT | _SHARED | _of_actions(apps)
+        return _CLIENT | _SHARED | _of_actions(apps) | _NODE
     return _CLIENT | _SHARED | _of_actions([RECORDERS_APP]) | _RECORDER
 
 

@@ -51,8 +51,8 @@ async def answering(app: Canoa, desk: Desk) -> AsyncIterator[None]:
     _offer_prompt(prompt, desk)
     _offer_waiting(waiting, desk)
     async with (
-        prompt.worker_with(WorkerSettings(concurrency=QUESTIONS_AT_ONCE, drain_s=DRAIN_S)),
-        waiting.worker_with(WorkerSettings(concurrency=WAITERS_AT_ONCE, drain_s=DRAIN_S)),
+        prompt.worker_with(WorkerSettings(concurrency=QUESTIONS_AT_ONCE, drain_s=DRAIN_S, join=False)),
+        waiting.worker_with(WorkerSettings(concurrency=WAITERS_AT_ONCE, drain_s=DRAIN_S, join=False)),
     ):
         yield
 

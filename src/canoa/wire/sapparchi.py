@@ -30,6 +30,8 @@ STATUS: Final = "canoa-status"  # of a result: an `Outcome`, or `RETURNED`
 RETURNED: Final = "returned"  # it did not start: the node leaves, and somebody else may have it
 ENDED: Final = "canoa-ended"  # epoch milliseconds, by the node's clock; `result.STARTED` beside it
 ERROR_TYPE: Final = "canoa-error-type"
+NO_RETRY: Final = "canoa-no-retry"  # true: the action said that another attempt is pointless
+SUSPECT: Final = "canoa-suspect"  # true: it may have ended its node's process, and runs alone; from a node to itself
 
 SITE: Final = "canoa-site"  # of a registration, like the following
 INSTANCE: Final = "canoa-instance"  # changes with every start: tells two that claim one id apart

@@ -15,7 +15,7 @@ from canoa.broker import topology
 from canoa.broker.port import HeaderValue, Message
 from canoa.errors import Undecodable
 from canoa.vocabulary import ActionName, TaskId
-from canoa.wire import trace
+from canoa.wire import sapparchi, trace
 from canoa.wire.ids import made_at_s
 
 if TYPE_CHECKING:
@@ -54,12 +54,18 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timeout_s: float | None = None
     idempotency_key: str | None = None
     run: int = 0
-    started_s: float | None = None  # this attempt, of a kept task
+    started_s: float | None = None  # this attempt, where somebody wants to know
 
     @property
     def is_kept(self) -> bool:
         """Its result goes to a store: the recorders are its caller."""
         return self.message.reply_to == topology.RESULTS
+
+    @property
+    def told_id(self) -> TaskId:
+        """What people know it by. The id of a routed step is one attempt's, and its task's stands in a header."""
+        told = self.message.headers.get(sapparchi.TASK)
+        return TaskId(told) if told and isinstance(told, str) else self.id
 
     def trace_headers(self) -> Mapping[str, HeaderValue]:
         """A task submitted outside any trace starts one, under its own id; nothing needs to be sent to say so."""

@@ -9,7 +9,7 @@ import platform
 from bisect import bisect_left
 from importlib.metadata import version
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -55,11 +55,21 @@ class ActionStats:
         self.retries = 0
 
 
+class NodeFigures(Protocol):
+    """What a worker that is a node counts besides."""
+
+    @property
+    def is_registered(self) -> bool: ...
+    @property
+    def refused(self) -> int: ...
+
+
 class WorkerCollector(Collector):
     """`stats` may grow while the worker lives."""
 
-    def __init__(self, stats: dict[ActionName, ActionStats], layer: Layer) -> None:
+    def __init__(self, stats: dict[ActionName, ActionStats], layer: Layer, *, node: NodeFigures | None = None) -> None:
         self._stats = stats
+        self._node = node
         self._layer = layer.value
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
@@ -78,11 +88,21 @@ class WorkerCollector(Collector):
             duration.add_metric([name], stats.duration.buckets(), stats.duration.sum_s)
             queued.add_metric([name], stats.queued.buckets(), stats.queued.sum_s)
         yield from (totals, retries, running, duration, queued)
+        if self._node is not None:
+            yield from _of_this_node(self._node)
         yield from _of_this_process()
 
 
 def _histogram(name: str, documentation: str) -> HistogramMetricFamily:
     return HistogramMetricFamily(name, documentation, labels=["action"])
+
+
+def _of_this_node(node: NodeFigures) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
+    registered = GaugeMetricFamily("canoa_node_registered", "1 while a manager has acknowledged this node.")
+    registered.add_metric([], node.is_registered)
+    refused = CounterMetricFamily("canoa_node_messages_refused", "Messages to this node that fit none of its actions.")
+    refused.add_metric([], node.refused)
+    return (registered, refused)
 
 
 def _of_this_process() -> Iterable[CounterMetricFamily | GaugeMetricFamily]:

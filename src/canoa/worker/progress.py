@@ -34,7 +34,7 @@ class ProgressTeller:
     def tell(self, known: Task, fraction: float | None, text: str) -> None:
         event = Event(
             kind="progress",
-            task_id=known.id,
+            task_id=known.told_id,
             action=known.action,
             at=datetime.now(UTC),
             progress=fraction,
@@ -43,7 +43,7 @@ class ProgressTeller:
             attempt=known.attempt,
         )
         message = Message(body=msgspec.json.encode([event]), persistent=False)
-        key = topology.progress_key(known.id)
+        key = topology.progress_key(known.told_id)
         self._broker.post(Publication(message=message, exchange=topology.EVENTS, key=key, mandatory=False), _ignored)
 
 

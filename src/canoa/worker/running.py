@@ -165,11 +165,11 @@ class Runner:
     # --- The attempt ----------------------------------------------------------------------------
 
     async def _attempt(self, offer: Offer, known: Task, delivery: Delivery, limit_s: float | None) -> None:
-        stats, attempt = offer.stats, Attempt()
-        if known.is_kept:
+        stats, attempt, is_kept = offer.stats, Attempt(), known.is_kept
+        if is_kept or offer.is_routed:
             known = msgspec.structs.replace(known, started_s=time.time())
-            if self._journal is not None:
-                self._journal.begun(known.id)
+        if is_kept and self._journal is not None:
+            self._journal.begun(known.id)
         spanned = telemetry.begin_attempt(known, offer.queue, node_id=self._node_id, is_memory=self._is_memory)
         stats.in_progress += 1
         if known.sent_s is not None:
@@ -179,7 +179,7 @@ class Runner:
             await self._run(offer, known, delivery, limit_s, attempt)
         finally:
             run_s = time.perf_counter() - started_s
-            if self._journal is not None and known.is_kept:
+            if is_kept and self._journal is not None:
                 self._journal.ended(known.id)
             stats.in_progress -= 1
             stats.duration.observe(run_s)
@@ -314,7 +314,7 @@ class Runner:
     def _context(self, known: Task, limit_s: float | None) -> Context:
         traced = trace.from_headers(telemetry.trace_headers(known))
         return Context(
-            task_id=known.id,
+            task_id=known.told_id,
             action=known.action,
             attempt=known.attempt,
             deadline=None if limit_s is None else time.time() + limit_s,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import time
 from contextlib import suppress
@@ -28,10 +29,14 @@ from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
 from canoa.worker.cancelled import CancelledTasks
 from canoa.worker.driving import Interruption
 from canoa.worker.gate import Gate, Permit
+from canoa.worker.health_page import health_page
+from canoa.worker.joining import Joined
 from canoa.worker.journal import Journal
 from canoa.worker.lane import Lane
 from canoa.worker.metrics import ActionStats, WorkerCollector, exposition, new_registry
+from canoa.worker.node import Identity
 from canoa.worker.offer import Offer
+from canoa.worker.pooled import PoolOffer
 from canoa.worker.progress import ProgressTeller
 from canoa.worker.running import Runner, processors
 from canoa.worker.settling import Settler
@@ -40,6 +45,7 @@ from canoa.worker.sharing import SharedLimits
 if TYPE_CHECKING:
     from canoa.app import Canoa
     from canoa.broker.port import Broker, Consumer
+    from canoa.worker.routed import RoutedDelivery, RoutedOffer
 
 log = get_logger(__name__)
 
@@ -58,6 +64,10 @@ INTERRUPT_WITHIN_S = 5.0
 
 STOP_LISTENING_WITHIN_S = 2.0
 
+MAX_SITE_CHARS = 128
+_NODE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+"""It becomes part of queue names, topics and addresses."""
+
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     concurrency: int = 50  # attempts at once, on the loop and in threads; higher suits waiting, lower suits computing
@@ -65,6 +75,9 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     drain_s: float = 30.0  # how long running attempts may go on after a stop; longer wastes less work
     layer: Layer = Layer.CLOUD
     node_id: str = ""  # empty: host name and process id
+    site: str = ""
+    join: bool = True  # be a node that managers can reach; false: take work from the pool alone
+    manager_url: str = ""  # where to poll a manager's health; empty: its heartbeats tell enough
     journal: str = ""  # file that tells which kept tasks run, where the broker dies with the process; empty: none
 
     def __post_init__(self) -> None:
@@ -73,6 +86,10 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 f"concurrency={self.concurrency}, processes={self.processes}, drain={self.drain_s:g}: "
                 f"use at least 1 attempt at once, and no negative numbers"
             )
+        if self.node_id and not _NODE_ID.fullmatch(self.node_id):
+            raise SettingError(f"node_id {self.node_id!r:.150}: use 1 to 128 letters, digits, '-', '_', '.' or ':'")
+        if len(self.site) > MAX_SITE_CHARS or not self.site.isprintable():
+            raise SettingError(f"site {self.site!r:.150}: use up to {MAX_SITE_CHARS} characters that can be printed")
 
 
 class Worker:
@@ -80,7 +97,7 @@ class Worker:
         if not app.actions:
             raise WrongUse(f"app {app.name!r} has no actions; define one with @{app.name}.action()")
         self.settings = settings
-        self.node_id = NodeId(settings.node_id or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(2).hex()}")
+        self.node_id = NodeId(settings.node_id or f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}")
         self.started_s = time.time()
         self._app = app
         self._broker: Broker = app.new_broker("worker")
@@ -101,22 +118,42 @@ class Worker:
         self._main: Lane[Job] = Lane("main", settings.concurrency, self._run)
         self._cpu: Lane[Job] = Lane("cpu", processes, self._run)
         self._offers = [self._offer(action) for action in app.actions.values()]
+        self._joined = self._new_joined() if settings.join else None
         self._cancels: Consumer | None = None
         self._has_suspect = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_stopping = False
         self.stats: dict[ActionName, ActionStats] = {offer.name: offer.stats for offer in self._offers}
-        self.registry = new_registry(WorkerCollector(self.stats, settings.layer))
+        self.registry = new_registry(WorkerCollector(self.stats, settings.layer, node=self._joined))
 
-    def _offer(self, action: Any) -> Offer:
-        return Offer(
+    def _offer(self, action: Any) -> PoolOffer:
+        return PoolOffer(
             action,
             self._settler,
             node_id=self.node_id,
             max_payload_bytes=self._app.settings.max_payload_bytes,
             layer=self.settings.layer,
             compression=self._app.settings.compression(),
+        )
+
+    def _new_joined(self) -> Joined:
+        settings = self.settings
+        identity = Identity(
+            node_id=self.node_id,
+            is_made_up=not settings.node_id,
+            layer=settings.layer,
+            site=settings.site,
+            policies={offer.name: offer.policy for offer in self._offers},
+        )
+        return Joined(
+            self._broker,
+            self._settler,
+            self._offers,
+            identity,
+            concurrency=sum(lane.concurrency for lane in {self._lane_of(offer) for offer in self._offers}),
+            in_progress=lambda: self.in_progress,
+            page=health_page(settings.manager_url) if settings.manager_url else None,
         )
 
     def metrics(self) -> bytes:
@@ -141,6 +178,8 @@ class Worker:
             for offer in self._offers:
                 await self._consume(offer)
             await self._listen_for_cancels()
+            if self._joined is not None:
+                await self._joined.start(self._on_routed)
         except BaseException:
             await self._limits.aclose()
             await self._broker.aclose()
@@ -150,13 +189,15 @@ class Worker:
         for offer in self._offers:
             for consumer in offer.consumers:
                 self._spawn(consumer.wait_ended(), f"watch[{consumer.queue}]")
+        if self._joined is not None:
+            self._spawn(self._joined.node.wait_ended(), "watch[node]")
         for offer in self._offers:
             limit_s = offer.policy.timeout_s
             if not self._app.settings.is_memory and limit_s is not None and limit_s > CONSUMER_TIMEOUT_S:
                 log.warning("timeout_over_consumer_timeout", action=offer.name, timeout_s=limit_s)
         log.info("worker_ready", node_id=self.node_id, actions=list(self.stats), concurrency=self.settings.concurrency)
 
-    async def _consume(self, offer: Offer) -> None:
+    async def _consume(self, offer: PoolOffer) -> None:
         action = offer.action
         lane = self._lane_of(offer)
         offer.prefetch = self._prefetch_of(offer)
@@ -169,7 +210,7 @@ class Worker:
             await self._broker.consume(offer.suspect_queue, on_suspect, prefetch=1, topology=ours),
         ]
 
-    def _prefetch_of(self, offer: Offer) -> int:
+    def _prefetch_of(self, offer: PoolOffer) -> int:
         current = offer.prefetch or None
         normal = prefetch_for(self._lane_of(offer).concurrency, offer.estimate, current)
         if (rate := offer.policy.rate) is None:
@@ -212,6 +253,12 @@ class Worker:
             self._gate.enter(offer, delivery, partial(self._on_admitted, offer, lane, delivery))
         else:
             lane.push((offer, delivery, None), delivery.message.priority)
+
+    def _on_routed(self, offer: RoutedOffer, delivery: RoutedDelivery) -> None:
+        if delivery.is_suspect:
+            self._on_suspect(offer, delivery)
+        else:
+            self._on_delivery(offer, self._lane_of(offer), delivery)
 
     def _on_admitted(self, offer: Offer, lane: Lane[Job], delivery: Delivery, permit: Permit) -> None:
         if self._is_stopping:
@@ -284,6 +331,8 @@ class Worker:
                 if wanted != offer.prefetch:
                     offer.prefetch = wanted
                     await offer.consumers[0].set_prefetch(wanted)
+            if self._joined is not None:
+                await self._joined.tune()
 
     # --- Ending -------------------------------------------------------------------------------------
 
@@ -298,6 +347,8 @@ class Worker:
             return True
         self._is_stopping = True
         log.info("worker_draining", node_id=self.node_id, in_progress=self.in_progress)
+        if self._joined is not None:
+            await self._joined.node.leave()
         for offer in self._offers:
             for consumer in offer.consumers:
                 await consumer.cancel()
@@ -306,6 +357,9 @@ class Worker:
             for unstarted in lane.take_unstarted():
                 _hand_back(*unstarted)
         is_clean = await self._drain()
+        if self._joined is not None:
+            await self._joined.node.take_the_rest()
+            await self._emptied_within(INTERRUPT_WITHIN_S)
         await self._main.stop()
         await self._cpu.stop()
         for task in list(self._tasks):
@@ -315,6 +369,8 @@ class Worker:
         await self._gate.aclose()
         await self._limits.aclose()
         await self._stop_listening()
+        if self._joined is not None:
+            await self._joined.node.aclose()
         await self._broker.aclose()
         log.info("worker_stopped", node_id=self.node_id, clean=is_clean)
         return is_clean

@@ -1,0 +1,74 @@
+"""What makes a worker a node, put together: its place among the nodes, the door of its queue, and how much it takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canoa.execution.prefetch import RunEstimate, prefetch_for
+from canoa.worker.answering import Answerer
+from canoa.worker.node import Node
+from canoa.worker.registration import State
+from canoa.worker.routed import RoutedOffer
+from canoa.worker.unicast import Unicast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from canoa.broker.port import Broker, Delivery
+    from canoa.worker.health_page import HealthPage
+    from canoa.worker.node import Identity
+    from canoa.worker.pooled import PoolOffer
+    from canoa.worker.routed import RoutedDelivery
+    from canoa.worker.settling import Settler
+
+
+class Joined:
+    """`concurrency`: of all lanes that its actions run in."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        settler: Settler,
+        offers: Sequence[PoolOffer],
+        identity: Identity,
+        *,
+        concurrency: int,
+        in_progress: Callable[[], int],
+        page: HealthPage | None,
+    ) -> None:
+        self.node = Node(broker, identity, load=lambda: in_progress() / concurrency, page=page)
+        self._concurrency = concurrency
+        self._estimate = RunEstimate()
+        self._prefetch = prefetch_for(concurrency, self._estimate, None)
+        answerer = Answerer(settler, identity.node_id)
+        routed = {
+            each.name: RoutedOffer(each, settler, answerer, queue=self.node.queue, estimate=self._estimate)
+            for each in offers
+        }
+        self._unicast = Unicast(routed, answerer, settler, max_payload_bytes=offers[0].max_payload_bytes)
+
+    @property
+    def is_registered(self) -> bool:
+        return self.node.state is State.REGISTERED
+
+    @property
+    def refused(self) -> int:
+        """Messages to this node that it found no action for."""
+        return self._unicast.refused
+
+    async def start(self, take: Callable[[RoutedOffer, RoutedDelivery], None]) -> None:
+        """`take` gets what may run here."""
+
+        def on_message(delivery: Delivery) -> None:
+            opened = self._unicast.open(delivery)
+            if opened is not None:
+                take(*opened)
+
+        await self.node.join(on_message, prefetch=self._prefetch)
+
+    async def tune(self) -> None:
+        """One queue brings all actions, so their mean decides."""
+        wanted = prefetch_for(self._concurrency, self._estimate, self._prefetch)
+        if wanted != self._prefetch:
+            self._prefetch = wanted
+            await self.node.consumer.set_prefetch(wanted)

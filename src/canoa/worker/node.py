@@ -1,0 +1,236 @@
+"""A worker as a node: it has a queue of its own, says what it offers, hears managers, and leaves.
+
+When it registers is decided in `registration.py`; what comes through its queue is opened in `unicast.py`. Where there
+is no manager, its registration goes nowhere, and nothing is done until one is heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from canoa.broker import topology
+from canoa.broker.port import HeaderValue, Message, Publication
+from canoa.errors import CanoaError, Undecodable
+from canoa.execution.policy import Policy
+from canoa.logs import get_logger
+from canoa.urn import action_urn
+from canoa.vocabulary import ActionName, Layer
+from canoa.wire import sapparchi
+from canoa.wire.codec import ContentType
+from canoa.wire.sapparchi import ActionLimits, Heartbeat, Registration, RegistrationAck
+from canoa.worker import registration
+from canoa.worker.registration import State, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canoa.broker.port import Broker, Consumer, Delivery, OnDelivery, PublishOutcome
+    from canoa.worker.health_page import HealthPage
+
+log = get_logger(__name__)
+
+TYPE: Final = "canoa-worker"
+"""What kind of node this is, as registrations say it."""
+
+POLL_EVERY_S: Final = 3.0
+LEAVE_WITHIN_S: Final = 2.0
+EMPTY_WITHIN_S: Final = 2.0
+LOOK_AGAIN_S: Final = 0.05
+
+REGISTRATION_TTL_S: Final = 60.0
+"""A registration that no manager took by then is old; it would only keep the next one waiting."""
+
+MADE_UP_EXPIRES_S: Final = 120.0
+"""How long the queue of a node with a made-up name outlives it. Longer bridges longer cuts, and keeps work longer from
+other nodes where this one was killed."""
+
+MAX_LIMITS_BYTES: Final = 64 * 1024
+"""Of a header that must fit into one frame, with room for others."""
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node says of itself."""
+
+    node_id: str
+    is_made_up: bool  # the name, by this process: nobody will use it again
+    layer: Layer
+    site: str
+    policies: dict[ActionName, Policy]  # of what it offers
+
+
+class Node:
+    """`load`: attempts that run, as a share of those that may."""
+
+    def __init__(
+        self, broker: Broker, identity: Identity, *, load: Callable[[], float], page: HealthPage | None
+    ) -> None:
+        self.queue = topology.node_queue_name(identity.node_id)
+        self.consumer: Consumer  # from the start on
+        self._broker = broker
+        self._identity = identity
+        self._load = load
+        self._page = page
+        self._urns = [action_urn(name) for name in identity.policies]
+        self._fixed_headers = _fixed_headers(identity)
+        self._hearing: Consumer | None = None
+        self._view = View()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_leaving = False
+
+    @property
+    def state(self) -> State:
+        return self._view.state
+
+    # --- Joining --------------------------------------------------------------------------------------
+
+    async def join(self, on_message: OnDelivery, *, prefetch: int) -> None:
+        """Return once managers can reach it. Raises what the broker refuses."""
+        identity = self._identity
+        heartbeats = topology.heartbeat_queue(identity.node_id)
+        self._hearing = await self._broker.consume(
+            topology.heartbeat_queue_name(identity.node_id),
+            self._on_word,
+            prefetch=100,
+            topology=heartbeats,
+            on_recovered=self._on_recovered,
+        )
+        expires_s = MADE_UP_EXPIRES_S if identity.is_made_up else None
+        own = topology.node_queue(identity.node_id, expires_s=expires_s)
+        self.consumer = await self._broker.consume(
+            self.queue, on_message, prefetch=prefetch, topology=own, on_recovered=self._on_recovered
+        )
+        self._feed(registration.Renewed())
+
+    def _on_recovered(self, _: float) -> None:
+        """Whatever managers said meanwhile is lost, and they may take us for gone."""
+        self._feed(registration.Renewed())
+
+    async def wait_ended(self) -> None:
+        """Never returns while the node can hear and be reached."""
+        assert self._hearing is not None
+        async with asyncio.TaskGroup() as waits:
+            waits.create_task(self._hearing.wait_ended())
+            waits.create_task(self.consumer.wait_ended())
+            if self._page is not None:
+                waits.create_task(self._poll(self._page))
+
+    # --- Hearing --------------------------------------------------------------------------------------
+
+    def _on_word(self, delivery: Delivery) -> None:
+        """A heartbeat, or an acknowledgement: of any node, since all of them share one key."""
+        delivery.settle()
+        try:
+            if delivery.exchange == topology.MANAGER_AVAILABLE:
+                self._on_heartbeat(sapparchi.decode(delivery.message.body, Heartbeat))
+            else:
+                self._on_ack(sapparchi.decode(delivery.message.body, RegistrationAck))
+        except Undecodable as exc:
+            log.debug("word_not_understood", exchange=delivery.exchange, key=delivery.key, reason=str(exc))
+
+    def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
+        if heartbeat.available:
+            self._feed(registration.Heard(heartbeat.ts, heartbeat.force_register))
+
+    def _on_ack(self, ack: RegistrationAck) -> None:
+        if ack.node_id != self._identity.node_id:
+            return
+        if self.state is not State.REGISTERED:
+            log.info("node_registered", node_id=ack.node_id, actions=len(ack.actions))
+        if missing := sorted(set(self._urns) - set(ack.actions)):
+            log.warning("actions_not_accepted", node_id=ack.node_id, actions=missing[:10])
+        self._feed(registration.Acknowledged())
+
+    async def _poll(self, page: HealthPage) -> None:
+        while True:
+            self._feed(registration.Polled(await page.is_up()))
+            await asyncio.sleep(POLL_EVERY_S)
+
+    def _feed(self, event: registration.Event) -> None:
+        if self._is_leaving:
+            return
+        before = self.state
+        self._view, intent = registration.on(self._view, event, self._loop.time())
+        if before is State.REGISTERED and self.state is State.NOT_REGISTERED:
+            log.warning("managers_silent", node_id=self._identity.node_id)
+        if intent is not None:
+            self._broker.post(self._publication(self._urns, is_forced=intent.is_forced), _heard_nothing)
+        self._set_timer(registration.due_s(self._view))
+
+    def _set_timer(self, due_s: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if due_s is None else self._loop.call_at(due_s, self._feed, registration.Ticked())
+
+    def _publication(self, urns: list[str], *, is_forced: bool) -> Publication:
+        identity = self._identity
+        said = Registration(
+            node_id=identity.node_id, layer=identity.layer, type=TYPE, actions=urns, force_register=is_forced
+        )
+        message = Message(
+            body=sapparchi.encode(said),
+            content_type=ContentType.JSON.value,
+            headers={**self._fixed_headers, sapparchi.LOAD: round(self._load(), 3)},
+            expiration_s=REGISTRATION_TTL_S,
+        )
+        return Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.NODES_REGISTER, mandatory=False)
+
+    # --- Leaving --------------------------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        """Say so, if anybody can hear it: managers send nothing more, or find out by what comes back."""
+        self._is_leaving = True
+        self._set_timer(None)
+        with suppress(CanoaError, TimeoutError):
+            async with asyncio.timeout(LEAVE_WITHIN_S):
+                await self._broker.publish(self._publication([], is_forced=True))
+
+    async def take_the_rest(self) -> None:
+        """Return once the queue is empty, or not in time: what is in it is being given back meanwhile."""
+        with suppress(CanoaError, TimeoutError):
+            async with asyncio.timeout(EMPTY_WITHIN_S):
+                while True:
+                    if not (await self._broker.depth(self.queue)).messages:
+                        break
+                    await asyncio.sleep(LOOK_AGAIN_S)
+                await self.consumer.cancel()
+
+    async def aclose(self) -> None:
+        """Take the queues of our own along; without a link they expire by themselves."""
+        with suppress(CanoaError, TimeoutError):
+            async with asyncio.timeout(LEAVE_WITHIN_S):
+                if self._hearing is not None:
+                    await self._hearing.cancel()
+                    await self._broker.delete_queue(self._hearing.queue)
+                if self._identity.is_made_up and not (await self._broker.depth(self.queue)).messages:
+                    await self._broker.delete_queue(self.queue)
+
+
+def _fixed_headers(identity: Identity) -> dict[str, HeaderValue]:
+    headers: dict[str, HeaderValue] = {
+        sapparchi.INSTANCE: os.urandom(8).hex(),
+        sapparchi.VERSION: version("canoa"),
+    }
+    if identity.site:
+        headers[sapparchi.SITE] = identity.site
+    limits = msgspec.json.encode({action_urn(name): _limits(each) for name, each in identity.policies.items()})
+    if len(limits) <= MAX_LIMITS_BYTES:
+        headers[sapparchi.LIMITS] = limits.decode()
+    else:
+        log.warning("limits_not_told", actions=len(identity.policies), remedy="managers use their own for this node")
+    return headers
+
+
+def _limits(policy: Policy) -> ActionLimits:
+    timeout_ms = None if policy.timeout_s is None else max(1, round(policy.timeout_s * 1000))
+    return ActionLimits(timeout=timeout_ms, retry=policy.retries)
+
+
+def _heard_nothing(_: PublishOutcome) -> None:
+    """A registration that got lost is made good by the next heartbeat."""

@@ -1,0 +1,130 @@
+"""A manager by hand: it hears registrations, sends messages to nodes and reads what they answer. It decides nothing."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from tests.contract.broker.inbox import Inbox
+from tests.integration.pool.pool import opened
+
+from canoa.broker import topology
+from canoa.broker.port import HeaderValue, Message, Publication, Settlement
+from canoa.urn import action_urn
+from canoa.vocabulary import ActionName
+from canoa.wire import sapparchi
+from canoa.wire.sapparchi import Heartbeat, NodeMessage, Registration, RegistrationAck
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from canoa import Canoa
+    from canoa.broker.port import Broker
+
+TASK_ID = "0192f000000070008000000000000001"
+NODE = "gw-7"
+
+_numbers = itertools.count(1)
+
+
+class Answered(NamedTuple):
+    request_id: str
+    action: str
+    value: Any
+    headers: Mapping[str, HeaderValue]
+
+    @property
+    def status(self) -> HeaderValue:
+        return self.headers[sapparchi.STATUS]
+
+
+class Registered(NamedTuple):
+    body: Registration
+    headers: Mapping[str, HeaderValue]
+
+
+class BareManager:
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._registrations = Inbox(Settlement.ACK)
+        self._answers = Inbox(Settlement.ACK)
+
+    async def start(self) -> None:
+        await self.broker.declare(*topology.manager())
+        await self.broker.consume(topology.NODES_REGISTER, self._registrations, prefetch=100)
+        await self.broker.consume(topology.STEP_RESULTS, self._answers, prefetch=100)
+
+    # --- Nodes ------------------------------------------------------------------------------------
+
+    @property
+    def registration_count(self) -> int:
+        return len(self._registrations.deliveries)
+
+    async def registration(self) -> Registered:
+        message = (await self._registrations.take_one()).message
+        return Registered(sapparchi.decode(message.body, Registration), message.headers)
+
+    async def heartbeat(self, ts: int, *, is_forced: bool = False) -> None:
+        body = sapparchi.encode(Heartbeat(ts=ts, force_register=is_forced))
+        await self.broker.publish(_notice(topology.MANAGER_AVAILABLE, "", body))
+
+    async def acknowledge(self, node_id: str, actions: list[str]) -> None:
+        body = sapparchi.encode(RegistrationAck(token="t", node_id=node_id, actions=actions))
+        await self.broker.publish(_notice(topology.AMQ_TOPIC, topology.NODES_ACK, body))
+
+    # --- Work -------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        action: str,
+        data: Any = msgspec.UNSET,
+        *,
+        node: str = NODE,
+        headers: Mapping[str, HeaderValue] | None = None,
+        request_id: str | None = None,
+    ) -> str:
+        """One request, as a manager of ours writes it. Returns its id."""
+        request_id = request_id or sapparchi.request_id(TASK_ID, 0, 1, next(_numbers))
+        text = "{}" if data is msgspec.UNSET else msgspec.json.encode(data).decode()
+        body = NodeMessage(action_to=action_urn(ActionName(action)), request_id=request_id, message_data=text)
+        await self.send_raw(sapparchi.encode(body), node=node, headers=headers, message_id=request_id)
+        return request_id
+
+    async def send_raw(
+        self, body: bytes, *, node: str = NODE, headers: Mapping[str, HeaderValue] | None = None, message_id: str = "m"
+    ) -> None:
+        message = Message(body=body, message_id=message_id, headers={"nodeId": node, **(headers or {})})
+        await self.broker.publish(Publication(message=message, exchange=topology.NODE_UNICAST, key=""))
+
+    async def cancel(self, request_id: str) -> None:
+        await self.broker.publish(_notice(topology.CANCEL, "", request_id.encode()))
+
+    async def answer(self) -> Answered:
+        (answered,) = await self.answers(1)
+        return answered
+
+    async def answers(self, count: int) -> list[Answered]:
+        return [_answered(each.message) for each in await self._answers.take(count)]
+
+    @property
+    def answer_count(self) -> int:
+        return len(self._answers.deliveries)
+
+
+def _notice(exchange: str, key: str, body: bytes) -> Publication:
+    return Publication(message=Message(body=body), exchange=exchange, key=key, mandatory=False)
+
+
+def _answered(message: Message) -> Answered:
+    read = sapparchi.decode(message.body, NodeMessage)
+    return Answered(read.request_id, read.action_to, msgspec.json.decode(read.message_data), message.headers)
+
+
+@asynccontextmanager
+async def managing(app: Canoa) -> AsyncIterator[BareManager]:
+    async with opened(app) as broker:
+        manager = BareManager(broker)
+        await manager.start()
+        yield manager
