@@ -12,7 +12,7 @@ import msgspec
 
 from canoa import settings as settings_module
 from canoa.action import Action
-from canoa.errors import ActionDefinitionError, UnknownAction, WrongUse
+from canoa.errors import ActionDefinitionError, PlanRefused, UnknownAction, WrongUse
 from canoa.execution.policy import Backoff, Concurrency, Policy, Rate
 from canoa.urn import action_name, checked_part
 from canoa.vocabulary import ActionName, TaskId
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from canoa.client.session import Session
     from canoa.client.sync import SyncApp
     from canoa.context import Context
+    from canoa.plan import Plan
     from canoa.recorder.accepting import Acceptor
     from canoa.recorder.managing import Managing
     from canoa.worker.limiter import LocalLimiter
@@ -73,6 +74,7 @@ class Canoa:
         self._arguments = {"broker": broker, "max_payload_bytes": max_payload_bytes}
         self.settings = settings_module.read(self._arguments)
         self.actions: dict[ActionName, Action[..., Any, Any]] = {}
+        self.plans: dict[str, Plan] = {}
         self._content_type = content_type
         self._sessions: dict[asyncio.AbstractEventLoop, Session] = {}
         self._worker_loops: list[asyncio.AbstractEventLoop] = []
@@ -177,6 +179,16 @@ class Canoa:
         if full_name not in self.actions:
             raise UnknownAction(full_name)
         return self.actions[full_name]
+
+    def plan(self, name: str) -> Plan:
+        """A new plan, to which steps are added: see `canoa.plan`. The name is what follows `urn:sapparchi:Task:`."""
+        from canoa.plan import Plan
+
+        plan = Plan(self, name)
+        if plan.name in self.plans:
+            raise PlanRefused(f"plan {plan.name!r} is defined twice; give one of them another name")
+        self.plans[plan.name] = plan
+        return plan
 
     # --- Connections ----------------------------------------------------------------------------
 

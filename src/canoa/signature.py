@@ -14,7 +14,7 @@ import msgspec
 
 from canoa.context import Context
 from canoa.errors import ActionDefinitionError, ArgumentsRefused
-from canoa.wire.codec import Codec, ContentType, TypeMismatch, Unencodable
+from canoa.wire.codec import ANY, Codec, ContentType, TypeMismatch, Unencodable
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,8 +77,31 @@ class Signature:
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self._has_variadic:
             return self.arguments_type(*args, **kwargs)
+        return self.arguments_type(**self._by_parameter(args, kwargs))
+
+    def _by_parameter(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         bound = inspect.Signature(self._parameters).bind(*args, **kwargs).arguments
-        return self.arguments_type(**{key: list(val) if isinstance(val, tuple) else val for key, val in bound.items()})
+        return {key: list(val) if isinstance(val, tuple) else val for key, val in bound.items()}
+
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """By parameter, those with defaults left out; the values are not looked at. Or `ArgumentsRefused`."""
+        try:
+            return self._by_parameter(args, kwargs)
+        except TypeError as exc:
+            raise ArgumentsRefused(f"{self.action}: {exc}; {self._usage()}") from exc
+
+    def as_sent(self, name: str, value: Any) -> Any:
+        """One parameter's value, checked and as plain as it travels in JSON. Or `ArgumentsRefused`."""
+        (type_,) = (each.type for each in msgspec.structs.fields(self.arguments_type) if each.name == name)
+        codec = Codec[Any](type_)
+        try:
+            body = codec.encode(value)
+            codec.decode_own(body, ContentType.JSON)
+        except TypeMismatch as exc:
+            raise ArgumentsRefused(f"{self.action}: {name}: {exc.detail}, at `{exc.path}`; {self._usage()}") from exc
+        except Unencodable as exc:
+            raise ArgumentsRefused(f"{self.action}: {name}: {exc}; {self._usage()}") from exc
+        return ANY.decode_own(body, ContentType.JSON)
 
     def _usage(self) -> str:
         return f"it takes {inspect.Signature(self._parameters)}"

@@ -41,9 +41,9 @@ def load(text: str) -> tuple[Any, dict[str, int]]:
         node = loader.get_single_node()
         return (None, {}) if node is None else (_value(loader, node), _step_lines(node))
     except yaml.MarkedYAMLError as exc:
-        raise refused(exc.problem_mark, f"not YAML: {exc.problem or exc}; check the indentation and quotes") from exc
+        raise refused(exc.problem_mark, f"not YAML: {exc.problem!s:.200}; check the indentation and quotes") from exc
     except yaml.YAMLError as exc:
-        raise PlanRefused(f"not YAML: {exc}; save it as UTF-8 text") from exc
+        raise PlanRefused(f"not YAML: {exc!s:.200}; save it as UTF-8 text") from exc
 
 
 def refused(mark: yaml.Mark | None, why: str) -> PlanRefused:

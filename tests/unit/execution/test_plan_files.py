@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canoa.errors import PlanRefused, SettingError
@@ -123,6 +123,11 @@ def test_deep_nesting_is_refused_at_once(opening: str) -> None:
     assert time.process_time() - began < 2
 
 
+@pytest.mark.parametrize("text", ["!" * 200_000, "plan: " + "x" * 200_000, "k" * 200_000 + ": 1", "{" + "k" * 200_000])
+def test_a_long_mistake_does_not_flood_the_message(text: str) -> None:
+    assert len(refusal(text)) < 600
+
+
 def test_a_text_is_bounded() -> None:
     assert "262,145 bytes are over the limit of 262,144" in refusal("x" * (MAX_TEXT_BYTES + 1))
 
@@ -142,12 +147,14 @@ def test_without_pyyaml_the_error_says_what_to_install(monkeypatch: pytest.Monke
     assert plan_from_text(JSON) == PLAN
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200) | st.text("[]{}:,-&*!#|>'\"%@`$ \n\tab.", max_size=200))
 def test_any_text_is_a_plan_or_refused(text: str) -> None:
     with pytest.raises(PlanRefused):
         plan_from_text(text)
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(YAML) - 1), st.sampled_from("[]{}:,-&*!#|>'\"%@`$ \n\t\x00\x85\ud800"))
 def test_a_slip_of_a_finger_never_crashes(at: int, typed: str) -> None:
     for text in (YAML, JSON):
