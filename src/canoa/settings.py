@@ -71,6 +71,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keep_payloads_s: Seconds = 86_400.0  # arguments of ended tasks; needed only to send them again
     keep_letters_s: Seconds = 30 * 86_400.0  # dead letters, also the redriven ones
 
+    step_wait_s: Seconds = 3600.0  # how long a step waits for a node; longer rides out longer outages of a site
+    step_travel_s: Seconds = 10.0  # what an attempt gets on top of its time limit, for queueing and travel
+    node_silence_s: Seconds = 150.0  # after which a node is silent; lower finds the dead sooner, loses bad links
+
     api: Url = "http://127.0.0.1:8420"  # where commands find the API when the broker is the memory broker
     api_token: Secret = ""  # what they show there
 

@@ -30,7 +30,6 @@ TAGS: Final = [
 ]
 
 
-
 def in_path(name: str, description: str, example: str) -> dict[str, Any]:
     """A parameter that is part of the path."""
     return {

@@ -79,7 +79,9 @@ def submit(
                 "for results: canoa map"
             )
         options = SubmitOptions(after=after, at=_time(at) if at else None, idempotency_key=key)
-        called, order = _order(name, arguments, options, is_routed=is_routed) if not lines else (action_name(name), None)
+        called, order = (
+            _order(name, arguments, options, is_routed=is_routed) if not lines else (action_name(name), None)
+        )
         with closing(open_door(broker)) as door, close_names_told(called, broker):
             if order is None:
                 _submit_lines(door, called, lines, options, as_json=as_json)
@@ -100,9 +102,7 @@ def submit(
         output.data({**msgspec.to_builtins(done), "result": result} if as_json else result)
 
 
-def _order(
-    name: str, arguments: str, options: SubmitOptions, *, is_routed: bool
-) -> tuple[str, Order | RoutedOrder]:
+def _order(name: str, arguments: str, options: SubmitOptions, *, is_routed: bool) -> tuple[str, Order | RoutedOrder]:
     """What to call it, and the order."""
     if routed_orders.is_plan(name):
         return routed_orders.of_plan(name, arguments, options)

@@ -23,9 +23,7 @@ COLOURS: Final = {"ok": "green", "blocked": "dim", "skipped": "dim", "waiting": 
 FAILED: Final = "red"
 
 
-def result_of(
-    door: Door, task_id: str, name: str, *, wait_s: float | None = None, is_cancelling: bool = False
-) -> Any:
+def result_of(door: Door, task_id: str, name: str, *, wait_s: float | None = None, is_cancelling: bool = False) -> Any:
     """The result, or what ended the task instead, drawing its steps meanwhile. Ctrl-C ends the program with 130."""
     calls = KeptCalls(door)
     try:
@@ -108,7 +106,9 @@ def _table(story: StoryView) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table("step", "state", "node", "tries", "queued", "travelled", "ran", "says", box=SIMPLE_HEAD, pad_edge=False)
+    drawn = Table(
+        "step", "state", "node", "tries", "queued", "travelled", "ran", "says", box=SIMPLE_HEAD, pad_edge=False
+    )
     for step in story.steps:
         last = step.attempts[-1] if step.attempts else None
         state = standing(step)

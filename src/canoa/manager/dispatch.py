@@ -139,9 +139,7 @@ def _lost(request_id: str, why: str) -> StepLost | None:
 
 
 def _lost_step(out: Due, why: str) -> StepLost:
-    return StepLost(
-        task_id=out.task_id, step=out.step, attempt=out.attempt, send=out.send, why=why, now_ms=now_ms()
-    )
+    return StepLost(task_id=out.task_id, step=out.step, attempt=out.attempt, send=out.send, why=why, now_ms=now_ms())
 
 
 def _ignored(_: Any) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from canoa.execution.step_settings import StepSettings
+from canoa.manager.node_settings import NodeSettings
 from canoa.manager.service import Manager, ManagerSettings, managing
 from canoa.recorder import hosting as recorder_hosting
 from canoa.recorder import system
@@ -40,7 +42,7 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
                 hosted.store,
                 events=hosted.recorder.events,
                 is_memory=app.settings.is_memory,
-                settings=ManagerSettings(limit_bytes=app.settings.max_payload_bytes),
+                settings=_settings(app),
             )
         )
         hosted.desk.routed.managing = manager
@@ -52,3 +54,12 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
         finally:
             app.manager = None
             hosted.desk.routed.managing = None
+
+
+def _settings(app: Canoa) -> ManagerSettings:
+    settings = app.settings
+    return ManagerSettings(
+        nodes=NodeSettings(silence_s=settings.node_silence_s),
+        steps=StepSettings(queue_timeout_s=settings.step_wait_s, travel_s=settings.step_travel_s),
+        limit_bytes=settings.max_payload_bytes,
+    )

@@ -76,7 +76,9 @@ class ManagerCollector(Collector):
 
     def _of_tasks(self) -> Iterator[Metric]:
         stats = self._figures.stats
-        yield _by("canoa_requests_refused", "Task requests that could not be accepted.", "reason", stats.requests_refused)
+        yield _by(
+            "canoa_requests_refused", "Task requests that could not be accepted.", "reason", stats.requests_refused
+        )
         yield _by("canoa_step_results", "What nodes answered, by what it changed.", "verdict", stats.step_results)
         yield _by("canoa_routed_tasks", "Routed tasks that ended here.", "outcome", stats.tasks)
         queued = HistogramMetricFamily("canoa_step_queue_seconds", "From a step's sending to its start at the node.")

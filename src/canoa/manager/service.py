@@ -55,8 +55,10 @@ class Manager:
             steps=settings.steps,
             limit_bytes=settings.limit_bytes,
         )
-        figures = Figures(self._dispatch.stats, self._dispatch.sender, self.nodes.catalogue, self.nodes.registrations)
-        self.collector = ManagerCollector(figures)
+        self.figures = Figures(
+            self._dispatch.stats, self._dispatch.sender, self.nodes.catalogue, self.nodes.registrations
+        )
+        self.collector = ManagerCollector(self.figures)
         self.registry = new_registry(self.collector)
         self._consumers: list[Consumer] = []
         self._tasks: set[asyncio.Task[Any]] = set()
