@@ -70,7 +70,8 @@ def _step(step: StepView) -> str:
 def _attempts(step: StepView) -> Iterator[str]:
     width = max((len(each.node_id) for each in step.attempts), default=0)
     for each in step.attempts:
-        yield f"{each.attempt}. {clean(each.node_id):{width}}  {each.outcome or 'out':9}  {_times(each)}  ({clean(each.why)})"
+        where = f"{each.attempt}. {clean(each.node_id):{width}}  {each.outcome or 'out':9}"
+        yield f"{where}  {_times(each)}  ({clean(each.why)})"
         if each.error:
             yield f"   {clean(each.error)}"
 

@@ -39,8 +39,8 @@ def result_of(calls: Calls, task_id: str, action: str, *, wait_s: float | None, 
     try:
         return _finished(calls, task_id, action, wait_s)
     except ResultNotReady as exc:
-        left = left(calls, task_id, is_cancelling)
-        raise ResultNotReady(f"task {task_id} ({action}) has no result after {wait_s:g} s; {left}") from exc
+        told = left(calls, task_id, is_cancelling)
+        raise ResultNotReady(f"task {task_id} ({action}) has no result after {wait_s:g} s; {told}") from exc
     except KeyboardInterrupt:
         output.say(f"interrupted: task {task_id} ({action}): {left(calls, task_id, is_cancelling)}")
         raise typer.Exit(output.INTERRUPTED) from None

@@ -30,8 +30,8 @@ def result_of(door: Door, task_id: str, name: str, *, wait_s: float | None = Non
         with _drawn() as draw:
             return _followed(door, calls, task_id, draw, wait_s)
     except ResultNotReady as exc:
-        left = waiting.left(calls, task_id, is_cancelling)
-        raise ResultNotReady(f"task {task_id} ({name}) has no result after {wait_s:g} s; {left}") from exc
+        told = waiting.left(calls, task_id, is_cancelling)
+        raise ResultNotReady(f"task {task_id} ({name}) has no result after {wait_s:g} s; {told}") from exc
     except KeyboardInterrupt:
         output.say(f"interrupted: task {task_id} ({name}): {waiting.left(calls, task_id, is_cancelling)}")
         raise typer.Exit(output.INTERRUPTED) from None
@@ -117,9 +117,9 @@ def _table(story: StoryView) -> Any:
             Text(state, style=COLOURS.get(state, FAILED)),
             Text(clean(step.node_id or "-")),
             str(last.attempt if last else 0),
-            shown_ms(last and last.queued_ms),
-            shown_ms(last and last.travelled_ms),
-            shown_ms(last and last.ran_ms),
+            shown_ms(last.queued_ms if last else None),
+            shown_ms(last.travelled_ms if last else None),
+            shown_ms(last.ran_ms if last else None),
             Text(clean(step.error or ", ".join(f"after {each}" for each in step.after if state == "blocked"))),
         )
     return drawn

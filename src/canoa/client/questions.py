@@ -134,7 +134,7 @@ class Questions:
     def node(self, node_id: str) -> NodeView:
         return self._ask_managers("node", NodeView, node_id=node_id)
 
-    def _ask_managers(self, name: str, type_: type[T], **arguments: Any) -> T:
+    def _ask_managers(self, name: str, type_: type[T], /, **arguments: Any) -> T:
         body = msgspec.json.encode(arguments)
         return msgspec.convert(self._app.sync.run(ask(self._app, name, body, is_routed=True)), type_)
 

@@ -30,6 +30,10 @@ MAX_FACT_CHARS: Final = 128
 MAX_TIMEOUT_MS: Final = 7 * 86_400_000
 MAX_RETRIES: Final = 1000
 
+NEW_ADDRESS_AFTER: Final = 2 / 3
+"""Of the time after which a node is silent, without a registration from its old address: with the defaults, two of them
+did not come."""
+
 _NODE_ID: Final = re.compile(rf"[A-Za-z0-9_.:-]{{1,{sapparchi.MAX_NODE_ID_CHARS}}}")
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_.:/\[\]-]{1,200}")
 
@@ -149,30 +153,38 @@ def _is_sane(limits: ActionLimits) -> bool:
 # --- Who may have an id ----------------------------------------------------------------------------------
 
 
-def is_doubtful(known: NodeRow | None, claim: NodeRow, *, age_s: float, silence_s: float) -> bool:
+class Ages(NamedTuple):
+    """Of the one that has the id, in seconds."""
+
+    heard_s: float  # since any sign of life
+    registered_s: float  # since it registered: an answer does not say from where it comes
+
+
+def is_doubtful(known: NodeRow | None, claim: NodeRow, *, ages: Ages, silence_s: float) -> bool:
     """Whether the queue must be looked at before the claim is believed: somebody else seems to have the id and live.
 
-    `age_s`: since that one registered. Nobody doubts the same instance, the place of one that left or is silent, or,
-    of nodes that say no instance, one at the same host: it was started again.
+    Nobody doubts the same instance, the place of one that left or is silent, or, of nodes that say no instance, one at
+    the same host: it was started again. A new host is believed before the node would be silent: its address changed.
     """
-    if known is None or not known.actions or age_s > silence_s:
+    if known is None or not known.actions or ages.heard_s > silence_s:
         return False
     if known.instance or claim.instance:
         return known.instance != claim.instance
-    return _host(known.endpoint) != _host(claim.endpoint)
+    return _host(known.endpoint) != _host(claim.endpoint) and ages.registered_s <= silence_s * NEW_ADDRESS_AFTER
 
 
 def may_have(known: NodeRow, claim: NodeRow, consumers: int | None) -> bool:
     """Of a doubtful claim. `consumers`: of the queue that both would have; None: there is no such queue.
 
-    Whoever registers listens already. So two consumers are two nodes, and the first one stays; with one, the first is
-    gone: it was killed and started again, or has a new address. A killed program's consumer goes with its connection, a
-    lost machine's after two heartbeats: its successor gets in with one of its next registrations. A node of another
-    make may have another queue, and that there is none says nothing: a new host gets in once the first one is silent.
+    A worker listens before it registers. So two consumers are two workers, and the first one stays; with one, the first
+    is gone: it was killed and started again. A killed program's consumer goes with its connection, a lost machine's
+    after two heartbeats: its successor gets in with one of its next registrations. A node of another make may listen
+    elsewhere: it does not get a worker's id while anybody listens for that, and of two such nodes the first one stays
+    unless its queue is there and deserted.
     """
-    if consumers is None:
-        return bool(known.instance and claim.instance)
-    return consumers < 2
+    if known.instance and claim.instance:
+        return consumers is None or consumers < 2
+    return consumers == 0 or (consumers is None and bool(known.instance))
 
 
 def may_leave(known: NodeRow, claim: NodeRow) -> bool:

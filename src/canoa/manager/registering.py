@@ -18,7 +18,7 @@ from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.errors import BrokerUnreachable, QueueMissing, StoreFull, StoreUnreachable
 from canoa.logs import get_logger
-from canoa.manager.claims import Reason, Refused, is_doubtful, may_have, may_leave, read_claim
+from canoa.manager.claims import Ages, Reason, Refused, is_doubtful, may_have, may_leave, read_claim
 from canoa.manager.pacing import Pacer
 from canoa.manager.pools import DEFAULT_LIMITS
 from canoa.urn import action_urn
@@ -194,9 +194,10 @@ class Registrations:
         return len(rows) >= limit and sum(bool(row.actions) for row in rows.values()) >= limit
 
     async def _may_have(self, known: NodeRow | None, claim: NodeRow) -> bool:
-        age_s = self._catalogue.signs.claim_age_s(claim.node_id, self._catalogue.clock.monotonic_s())
+        signs, now_s = self._catalogue.signs, self._catalogue.clock.monotonic_s()
+        ages = Ages(signs.age_s(claim.node_id, now_s), signs.registered_s_ago(claim.node_id, now_s))
         silence_s = self._catalogue.settings.silence_s
-        if known is None or not is_doubtful(known, claim, age_s=age_s, silence_s=silence_s):
+        if known is None or not is_doubtful(known, claim, ages=ages, silence_s=silence_s):
             return True
         try:
             consumers = (await self._broker.depth(topology.node_queue_name(claim.node_id))).consumers

@@ -30,7 +30,7 @@ NOBODY: Final = Pool()
 NONE_AVOIDED: Final[frozenset[NodeId]] = frozenset()
 
 TRIALS_LOOKED_AT: Final = 16
-"""Those whose time comes first are in front, so that many that are down cost a choice little."""
+"""Those whose time comes first are in front. More would make a choice slow where many are claimed, or to be avoided."""
 
 TRIAL_WHY: Final = "a trial, to see whether it has recovered"
 AGAIN_WHY: Final = "although it had this step before: nobody else can"
@@ -77,14 +77,14 @@ class Router:
 
     def _trial(self, pool: Pool, avoid: frozenset[NodeId], now_ms: int) -> Candidate | None:
         for each in islice(pool.doubtful, TRIALS_LOOKED_AT):
+            if not all(health.may_send(row, now_ms, self._settings) for row in each.open_circuits):
+                return None  # nor any behind it
             if each.candidate.node_id not in avoid and self._claim(each, now_ms):
                 return each.candidate
         return None
 
     def _claim(self, doubtful: Doubtful, now_ms: int) -> bool:
         rows = doubtful.open_circuits
-        if not all(health.may_send(row, now_ms, self._settings) for row in rows):
-            return False
         with self._lock:
             if any(self._is_claimed((row.node_id, row.action), now_ms) for row in rows):
                 return False

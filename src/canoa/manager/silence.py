@@ -48,9 +48,8 @@ class Signs:
         """Since its last sign; without end where there never was one."""
         return now_s - self._heard_s.get(node_id, float("-inf"))
 
-    def claim_age_s(self, node_id: NodeId, now_s: float) -> float:
-        """Since it registered here. An answer does not say from where it comes; a registration does. Where another
-        manager heard that, any sign has to do."""
+    def registered_s_ago(self, node_id: NodeId, now_s: float) -> float:
+        """Since it registered here; where another manager heard that, any sign has to do."""
         return now_s - self._registered_s.get(node_id, self._heard_s.get(node_id, float("-inf")))
 
     def is_silent(self, node_id: NodeId, now_s: float) -> bool:

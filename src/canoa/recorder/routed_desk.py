@@ -24,7 +24,6 @@ from canoa.recorder.times import now_ms
 from canoa.recorder.views import Submitted
 from canoa.store.routed_port import Verdict
 from canoa.urn import action_name, task_name, task_urn
-from canoa.vocabulary import TaskId
 from canoa.wire.codec import ANY
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from canoa.recorder.views import SubmitOptions
     from canoa.store.port import TaskRow
     from canoa.store.routed_port import StepRow
+    from canoa.vocabulary import TaskId
 
 
 class RoutedDesk:

@@ -17,7 +17,7 @@ class RoutedRequest:
     action: str | None = None
     plan: str | dict[str, Any] | None = None
     input: Any = field(default_factory=dict)
-    options: SubmitOptions = SubmitOptions()
+    options: SubmitOptions = field(default_factory=SubmitOptions)
 
 
 # --- The story of a task --------------------------------------------------------------------------------

@@ -1,0 +1,197 @@
+"""What a registration says is checked before it is believed, and an id belongs to one node at a time."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.manager.words import PRICE, RESIZE, claimed, registration
+
+from canoa.broker.port import Message
+from canoa.manager.claims import Ages, Claim, Reason, Refused, is_doubtful, may_have, may_leave, read_claim
+from canoa.vocabulary import Layer
+from canoa.wire import sapparchi
+from canoa.wire.sapparchi import ActionLimits
+
+if TYPE_CHECKING:
+    from canoa.store.routed_port import NodeRow
+
+LIVELY_S = 10.0
+SILENCE_S = 150.0
+
+
+def refusal(message: Message) -> Reason:
+    refused = read_claim(message)
+    assert isinstance(refused, Refused)
+    return refused.reason
+
+
+def doubtful(
+    known: NodeRow | None, claim: NodeRow, *, heard_s: float = LIVELY_S, registered_s: float = LIVELY_S
+) -> bool:
+    return is_doubtful(known, claim, ages=Ages(heard_s, registered_s), silence_s=SILENCE_S)
+
+
+def test_a_published_registration_is_believed_as_it_is() -> None:
+    row = claimed("gw-7", layer="EDGE", type="ESP32")
+
+    assert (row.node_id, row.layer, row.type, row.actions) == ("gw-7", Layer.EDGE, "ESP32", (RESIZE,))
+
+
+def test_a_node_without_id_is_known_by_its_endpoint() -> None:
+    row = claimed("", endpoint="http://10.0.0.9:8080")
+
+    assert (row.node_id, row.protocol) == ("http://10.0.0.9:8080", "HTTP")
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (Message(body=b" " * (sapparchi.MAX_REGISTRATION_BYTES + 1)), Reason.OVERSIZED),
+        (Message(body=b"{"), Reason.MALFORMED),
+        (Message(body=b"[]"), Reason.MALFORMED),
+        (Message(body=b"\xff\xfe"), Reason.MALFORMED),
+        (Message(body=b"[" * 100_000), Reason.MALFORMED),
+        (registration(layer="MOON"), Reason.MALFORMED),
+        (registration(actions=["urn:sapparchi:Action:a.b"] * 2001), Reason.MALFORMED),
+        (registration(type="x\x00y"), Reason.MALFORMED),
+        (registration("gw 7"), Reason.NODE_ID),
+        (registration("gw\n7"), Reason.NODE_ID),
+        (registration("#"), Reason.NODE_ID),
+        (registration("", endpoint=""), Reason.NODE_ID),
+        (registration("", endpoint="http://x/<script>"), Reason.NODE_ID),
+        (registration(actions=["urn:sapparchi:Action:sh op.*", "drop table"]), Reason.ACTIONS),
+    ],
+)
+def test_what_cannot_be_a_registration_is_refused_with_its_reason(message: Message, reason: Reason) -> None:
+    assert refusal(message) is reason
+
+
+def test_strange_actions_beside_good_ones_are_left_out() -> None:
+    claim = read_claim(registration(actions=["urn:sapparchi:Action:shop.resize", "urn:sapparchi:Action:a b.c"]))
+
+    assert isinstance(claim, Claim)
+    assert (claim.row.actions, claim.strange) == ((RESIZE,), 1)
+
+
+def test_the_same_action_named_twice_is_not_strange() -> None:
+    claim = read_claim(registration(actions=["urn:sapparchi:Action:shop.resize"] * 2))
+
+    assert isinstance(claim, Claim)
+    assert (claim.row.actions, claim.strange) == ((RESIZE,), 0)
+
+
+def test_headers_say_site_instance_limits_and_load() -> None:
+    limits = json.dumps({"urn:sapparchi:Action:shop.resize": {"timeout": 5000, "retry": 1}})
+    said = {sapparchi.SITE: "natal", sapparchi.LIMITS: limits, sapparchi.LOAD: 0.5}
+
+    claim = read_claim(registration(instance="i1", headers=said))
+
+    assert isinstance(claim, Claim)
+    row = claim.row
+    assert (row.site, row.instance, row.load) == ("natal", "i1", 0.5)
+    assert row.limits == {RESIZE: ActionLimits(timeout=5000, retry=1)}
+
+
+@pytest.mark.parametrize(
+    "limits", ["{", '{"shop.resize":{"timeout":-1}}', '{"shop.resize":{"retry":-1}}', '{"shop.price":{}}', 7, None]
+)
+def test_limits_that_make_no_sense_are_as_if_not_said(limits: object) -> None:
+    claim = read_claim(registration(headers={sapparchi.LIMITS: limits}))
+
+    assert isinstance(claim, Claim)
+    assert claim.row.limits == {}
+
+
+@given(st.binary(max_size=300) | st.from_regex(rb'\{"nodeId":.{0,80}\}', fullmatch=True))
+def test_no_body_breaks_the_reader(body: bytes) -> None:
+    assert isinstance(read_claim(Message(body=body)), Claim | Refused)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"nodeId": st.text(max_size=140), "endpoint": st.text(max_size=20), "actions": st.lists(st.text(max_size=20))}
+    )
+)
+def test_whatever_is_believed_has_an_id_that_queues_and_logs_can_carry(said: dict[str, object]) -> None:
+    claim = read_claim(Message(body=json.dumps(said).encode()))
+
+    if isinstance(claim, Claim):
+        assert claim.row.node_id
+        assert claim.row.node_id.isascii()
+        assert claim.row.node_id.isprintable()
+
+
+def test_a_fingerprint_changes_with_what_counts_and_with_nothing_else() -> None:
+    urns = [f"urn:sapparchi:Action:{name}" for name in (RESIZE, PRICE)]
+    first = claimed(actions=urns).fingerprint
+
+    assert claimed(actions=urns[::-1], forceRegister=True).fingerprint == first
+    assert claimed(actions=urns[:1]).fingerprint != first
+    assert claimed(actions=urns, endpoint="http://10.0.0.8").fingerprint != first
+    assert claimed(actions=urns, instance="i2").fingerprint != first
+
+
+# --- One id, two nodes ---------------------------------------------------------------------------------
+
+
+def test_nobody_doubts_a_new_id_or_the_same_instance_again() -> None:
+    assert not doubtful(None, claimed())
+    assert not doubtful(claimed(instance="i1"), claimed(instance="i1", endpoint="http://elsewhere"))
+
+
+def test_a_worker_killed_and_started_again_gets_in_at_once() -> None:
+    old, new = claimed(instance="i1"), claimed(instance="i2")
+
+    assert doubtful(old, new)
+    assert may_have(old, new, 1)
+
+
+def test_a_second_live_worker_under_an_id_is_kept_out() -> None:
+    assert not may_have(claimed(instance="i1"), claimed(instance="i2"), 2)
+
+
+def test_a_successor_of_one_that_left_or_is_silent_gets_in() -> None:
+    old, new = claimed(instance="i1"), claimed(instance="i2")
+
+    assert not doubtful(claimed(instance="i1", actions=[]), new)
+    assert not doubtful(old, new, heard_s=SILENCE_S + 1)
+
+
+def test_a_foreign_node_that_starts_again_on_its_host_gets_in_at_once() -> None:
+    assert not doubtful(claimed(endpoint="http://10.0.0.7:80"), claimed(endpoint="http://10.0.0.7:9000"))
+
+
+def test_a_foreign_node_with_a_new_address_gets_in_before_it_would_be_silent() -> None:
+    old, new = claimed(endpoint="http://10.0.0.7"), claimed(endpoint="http://10.0.0.8")
+
+    assert doubtful(old, new, registered_s=99.0)
+    assert not doubtful(old, new, registered_s=101.0)
+
+
+@pytest.mark.parametrize("consumers", [None, 1, 2])
+def test_a_second_foreign_endpoint_is_kept_out_while_the_first_lives(consumers: int | None) -> None:
+    assert not may_have(claimed(endpoint="http://10.0.0.7"), claimed(endpoint="http://10.0.0.8"), consumers)
+
+
+def test_a_foreign_node_gets_a_workers_id_only_when_nobody_listens_for_that() -> None:
+    worker, foreign = claimed(instance="i1"), claimed()
+
+    assert doubtful(worker, foreign)
+    assert [may_have(worker, foreign, consumers) for consumers in (2, 1, 0, None)] == [False, False, True, True]
+
+
+def test_a_worker_does_not_take_the_id_of_a_foreign_node_that_lives() -> None:
+    foreign, worker = claimed(), claimed(instance="i1")
+
+    assert doubtful(foreign, worker)
+    assert not any(may_have(foreign, worker, consumers) for consumers in (2, 1, None))
+
+
+def test_the_late_farewell_of_an_earlier_instance_is_not_the_present_ones() -> None:
+    assert may_leave(claimed(instance="i1"), claimed(instance="i1", actions=[]))
+    assert not may_leave(claimed(instance="i2"), claimed(instance="i1", actions=[]))
+    assert not may_leave(claimed(endpoint="http://10.0.0.7"), claimed(endpoint="http://10.0.0.8", actions=[]))
