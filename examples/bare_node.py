@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Any
 
-import pika
+import pika  # type: ignore[import-untyped]
 
 BROKER, NODE_ID = sys.argv[1:]
 DOUBLE = "urn:sapparchi:Action:bare.double"

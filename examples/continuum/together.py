@@ -36,7 +36,7 @@ async def story() -> str:
         await _joined(hosted.desk)
         handle = await plan.submit(url=url)
         result = await handle.result(30)
-        told = telling.lines(await hosted.desk.routed.story(handle.id))
+        told = telling.lines(await hosted.desk.story(handle.id))
         return "\n".join([*told, "", result])
 
 
