@@ -65,6 +65,7 @@ class TaskRecord(msgspec.Struct, gc=False):
     progress: float | None = None
     progress_text: str | None = None
     run: int = 0
+    plan: str | None = None
     reply_to: str = ""
     message: bytes | None = None
     result: bytes | None = None
@@ -184,14 +185,14 @@ class Ledger:
     def _accept(self, change: Accept) -> Accepted:
         known = self._tasks.get(plain(change.task.id))
         if known is None:
-            task = _accepted(change.task)
+            task = accepted_record(change.task)
             self._add(task)
             if change.outbox is not None:
                 self.outbox.append((task.id, pack(change.outbox)))
             return Accepted(is_new=True)
         if known.standing not in OPEN:
             return Accepted(is_new=False, is_ended=True)
-        heard = _with_names(known.reply_to, change.task.reply_to)
+        heard = with_names(known.reply_to, change.task.reply_to)
         if heard != known.reply_to:
             known.reply_to = heard
             self._touch(known)
@@ -202,11 +203,11 @@ class Ledger:
         if task is None:
             task = _never_seen(change)
             self._add(task)
-        elif task.run != change.run:
+        elif task.run != change.run or task.plan is not None:  # of a routed task, managers alone write the end
             return Ended(is_first=False)
         elif task.standing not in OPEN:
             return Ended(is_first=False, reply_to=tuple(task.reply_to.split()))
-        _close(task, change)
+        close(task, change)
         self._touch(task, with_result=True)
         if change.outcome.value in _BURIED and task.message is not None:
             self.letters[task.id] = self._letters[task.id] = _letter_of(task, task.message, change)
@@ -262,7 +263,8 @@ class Ledger:
         if task is None:
             task = _unkept(letter)
             self._add(task)
-        _reopen(task, run=run, message=pack(publication.message))
+        reopen(task, run=run)
+        task.message, task.has_message = pack(publication.message), True
         self._touch(task, with_message=True, with_result=True)
         letter.redriven_ms = change.now_ms
         self.letters[letter.task_id] = letter
@@ -271,7 +273,7 @@ class Ledger:
 
     def _owe(self, change: Owe) -> bool:
         task = self._tasks.get(plain(change.task_id))
-        if task is None or task.standing not in OPEN:
+        if task is None or task.standing not in OPEN or task.plan is not None:
             return False
         self.outbox.append((task.id, pack(change.publication)))
         return True
@@ -294,7 +296,8 @@ class Ledger:
 # --- Rows as they begin, end and begin again ------------------------------------------------------------
 
 
-def _accepted(task: NewTask) -> TaskRecord:
+def accepted_record(task: NewTask) -> TaskRecord:
+    """Of a task that is new here."""
     return TaskRecord(
         id=plain(task.id),
         action=plain(task.action),
@@ -302,7 +305,7 @@ def _accepted(task: NewTask) -> TaskRecord:
         submitted_ms=task.submitted_ms,
         due_ms=task.due_ms,
         run=run_of(task.message) if task.message.headers else 0,
-        reply_to=_with_names("", task.reply_to),
+        reply_to=with_names("", task.reply_to),
         message=pack(task.message),
         has_message=True,
     )
@@ -329,7 +332,8 @@ def _unkept(letter: LetterRecord) -> TaskRecord:
     )
 
 
-def _close(task: TaskRecord, change: End) -> None:
+def close(task: TaskRecord, change: End) -> None:
+    """As it ended."""
     task.standing = change.outcome.value
     task.started_ms = change.started_ms
     task.ended_ms = change.ended_ms
@@ -339,11 +343,11 @@ def _close(task: TaskRecord, change: End) -> None:
     task.result = pack(change.result)
 
 
-def _reopen(task: TaskRecord, *, run: int, message: bytes) -> None:
+def reopen(task: TaskRecord, *, run: int) -> None:
     """As it was when accepted. Those who wait for it stay: hearing of it twice is harmless, never would not be."""
     task.standing = _WAITING
     task.run = run
-    task.message, task.has_message, task.result = message, True, None
+    task.result = None
     task.due_ms = task.started_ms = task.ended_ms = None
     task.attempts = 0
     task.node_id = task.error = task.progress = task.progress_text = None
@@ -368,7 +372,7 @@ def _letter_of(task: TaskRecord, message: bytes, change: End) -> LetterRecord:
 # --- Values ---------------------------------------------------------------------------------------------
 
 
-def _with_names(names: str, more: str | None) -> str:
+def with_names(names: str, more: str | None) -> str:
     """Queue names with a space between, each once, in the order they came; the last ones, where they are many."""
     if not more:
         return names

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TASK: Final = [column.name for column in tasks.c]
 _SMALL: Final = _TASK[:-2]  # all but `message` and `result`
-_CHANGING: Final = ["id", *(name for name in _SMALL if name not in ("id", "action", "submitted_ms"))]
+_CHANGING: Final = ["id", *(name for name in _SMALL if name not in ("id", "action", "submitted_ms", "plan"))]
 _LETTER: Final = [column.name for column in letters.c]
 _BLOBS: Final[dict[tuple[bool, bool], list[str]]] = {
     (False, False): [],

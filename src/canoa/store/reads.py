@@ -58,11 +58,11 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def task(dialect: str, task_id: TaskId) -> Asked:
-    return _asked(_task_query(dialect), id=plain(task_id))
+    return asked(_task_query(dialect), id=plain(task_id))
 
 
 def result(dialect: str, task_id: TaskId) -> Asked:
-    return _asked(_result_query(dialect), id=plain(task_id))
+    return asked(_result_query(dialect), id=plain(task_id))
 
 
 def task_page(dialect: str, wanted: TaskFilter, *, limit: int, before: Cursor | None) -> Asked | None:
@@ -71,25 +71,25 @@ def task_page(dialect: str, wanted: TaskFilter, *, limit: int, before: Cursor | 
     if standings == ():
         return None
     query = _page_query(dialect, standings, by_action=wanted.action is not None, is_first=before is None)
-    return _asked(query, action=plain_or_none(wanted.action), limit=limit, **_place(before))
+    return asked(query, action=plain_or_none(wanted.action), limit=limit, **_place(before))
 
 
 def unfinished(dialect: str, *, limit: int, after: Cursor | None, without_outbox: bool) -> Asked:
     query = _unfinished_query(dialect, is_first=after is None, without_outbox=without_outbox)
-    return _asked(query, limit=limit, **_place(after))
+    return asked(query, limit=limit, **_place(after))
 
 
 def holder(dialect: str, name: str) -> Asked:
-    return _asked(_holder_query(dialect), name=plain(name))
+    return asked(_holder_query(dialect), name=plain(name))
 
 
 def letter(dialect: str, task_id: TaskId) -> Asked:
-    return _asked(_letter_query(dialect), id=plain(task_id))
+    return asked(_letter_query(dialect), id=plain(task_id))
 
 
 def letter_page(dialect: str, *, limit: int, action: ActionName | None, before: Cursor | None) -> Asked:
     query = _letters_query(dialect, by_action=action is not None, is_first=before is None)
-    return _asked(query, action=plain_or_none(action), limit=limit, **_place(before))
+    return asked(query, action=plain_or_none(action), limit=limit, **_place(before))
 
 
 # --- Rows in the port's words -----------------------------------------------------------------------
@@ -152,17 +152,17 @@ def lease_of(row: Row) -> Lease:
 
 @cache
 def _task_query(dialect: str) -> Query:
-    return _compiled(dialect, sa.select(*TASK_COLUMNS).where(tasks.c.id == sa.bindparam("id")))
+    return compiled(dialect, sa.select(*TASK_COLUMNS).where(tasks.c.id == sa.bindparam("id")))
 
 
 @cache
 def _result_query(dialect: str) -> Query:
-    return _compiled(dialect, sa.select(tasks.c.result).where(tasks.c.id == sa.bindparam("id")))
+    return compiled(dialect, sa.select(tasks.c.result).where(tasks.c.id == sa.bindparam("id")))
 
 
 @cache
 def _letter_query(dialect: str) -> Query:
-    return _compiled(dialect, sa.select(*LETTER_COLUMNS).where(letters.c.task_id == sa.bindparam("id")))
+    return compiled(dialect, sa.select(*LETTER_COLUMNS).where(letters.c.task_id == sa.bindparam("id")))
 
 
 @cache
@@ -170,21 +170,23 @@ def _page_query(dialect: str, standings: tuple[str, ...] | None, *, by_action: b
     conditions = [tasks.c.action == sa.bindparam("action")] if by_action else []
     chosen = _merged(standings, conditions, newest_first=True, is_first=is_first)
     query = sa.select(*TASK_COLUMNS).where(tasks.c.id.in_(chosen))
-    return _compiled(dialect, query.order_by(*_order(tasks.c.submitted_ms, tasks.c.id, newest_first=True)))
+    return compiled(dialect, query.order_by(*_order(tasks.c.submitted_ms, tasks.c.id, newest_first=True)))
 
 
 @cache
 def _unfinished_query(dialect: str, *, is_first: bool, without_outbox: bool) -> Query:
-    conditions = [tasks.c.id.not_in(sa.select(outbox.c.task_id))] if without_outbox else []
+    conditions = [tasks.c.plan.is_(None)]  # the others are their managers' business
+    if without_outbox:
+        conditions.append(tasks.c.id.not_in(sa.select(outbox.c.task_id)))
     chosen = _merged(_STATES, conditions, newest_first=False, is_first=is_first)
     columns = (tasks.c.id, tasks.c.action, tasks.c.submitted_ms, tasks.c.due_ms, tasks.c.reply_to, tasks.c.message)
     query = sa.select(*columns).where(tasks.c.id.in_(chosen))
-    return _compiled(dialect, query.order_by(*_order(tasks.c.submitted_ms, tasks.c.id, newest_first=False)))
+    return compiled(dialect, query.order_by(*_order(tasks.c.submitted_ms, tasks.c.id, newest_first=False)))
 
 
 @cache
 def _holder_query(dialect: str) -> Query:
-    return _compiled(dialect, sa.select(*leases.c).where(leases.c.name == sa.bindparam("name")))
+    return compiled(dialect, sa.select(*leases.c).where(leases.c.name == sa.bindparam("name")))
 
 
 @cache
@@ -195,7 +197,7 @@ def _letters_query(dialect: str, *, by_action: bool, is_first: bool) -> Query:
     if not is_first:
         query = query.where(_behind(letters.c.dead_ms, letters.c.task_id, newest_first=True))
     order = _order(letters.c.dead_ms, letters.c.task_id, newest_first=True)
-    return _compiled(dialect, query.order_by(*order).limit(_limit()))
+    return compiled(dialect, query.order_by(*order).limit(_limit()))
 
 
 def _merged(
@@ -250,11 +252,13 @@ def _place(cursor: Cursor | None) -> dict[str, object]:
     return {} if cursor is None else {"at_ms": cursor.at_ms, "id": plain(cursor.id)}
 
 
-def _compiled(dialect: str, query: sa.Select[Any]) -> Query:
-    compiled = query.compile(dialect=DIALECTS[dialect])
-    return Query(str(compiled), tuple(compiled.positiontup or ()), compiled.params)
+def compiled(dialect: str, query: sa.Select[Any]) -> Query:
+    """For the driver that the dialect is named after."""
+    done = query.compile(dialect=DIALECTS[dialect])
+    return Query(str(done), tuple(done.positiontup or ()), done.params)
 
 
-def _asked(query: Query, **values: object) -> Asked:
+def asked(query: Query, **values: object) -> Asked:
+    """With a value for each of its parameters."""
     values = query.constants | values
     return Asked(query.sql, [values[name] for name in query.names])

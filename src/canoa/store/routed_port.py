@@ -7,20 +7,27 @@ tasks, like any other, so whoever lists, awaits or forgets tasks need not know h
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import msgspec
 
 from canoa.broker.port import Publication
-from canoa.execution.health import Sign
+from canoa.execution.health import BreakerSettings, Sign
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan
-from canoa.store.port import NewTask
+from canoa.execution.step_settings import StepSettings
+from canoa.store.port import NewTask, Store
 from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
 from canoa.wire.sapparchi import ActionLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+HOLD_OWED_MS: Final = 10_000
+"""How long whoever advanced a task has for sending what that left to be sent."""
+
+DEFAULT_SETTINGS: Final = StepSettings()
+DEFAULT_BREAKERS: Final = BreakerSettings()
 
 # --- Steps and their story ------------------------------------------------------------------------------
 
@@ -64,6 +71,8 @@ class Due(msgspec.Struct, frozen=True):
     task_id: TaskId
     step: int
     due_ms: int
+    attempt: int = 0  # the one that is out, like `send`; 0: none is
+    send: int = 0
 
 
 class Owed(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,8 +240,11 @@ class HealthNote(msgspec.Struct, frozen=True, kw_only=True):
 class RoutedStore(Protocol):
     """The managers' part of a store. Errors as in `port.Store`."""
 
-    async def advance(self, moves: Sequence[Move], route: Route) -> list[Moved]:
-        """All of them in one transaction, in order, on disk when it returns; one answer each."""
+    async def advance(
+        self, moves: Sequence[Move], route: Route, *, settings: StepSettings = DEFAULT_SETTINGS
+    ) -> list[Moved]:
+        """All of them in one transaction, in order, on disk when it returns; one answer each. What it leaves to be sent
+        is the caller's for `HOLD_OWED_MS`, then anybody's."""
 
     async def steps(self, task_id: TaskId) -> list[StepRow]: ...
 
@@ -241,7 +253,7 @@ class RoutedStore(Protocol):
     async def plan_of(self, task_id: TaskId) -> Plan | None: ...
 
     async def due_steps(self, *, now_ms: int, limit: int) -> list[Due]:
-        """The earliest first."""
+        """The earliest first; also those that are further ahead than any timer is set."""
 
     async def sent_steps(self, node_id: NodeId, *, limit: int) -> list[str]:
         """Request ids of what is out at a node, the oldest first."""
@@ -274,7 +286,13 @@ class RoutedStore(Protocol):
     async def forget_nodes(self, *, seen_before_ms: int) -> list[NodeId]:
         """Remove those nobody has seen since."""
 
-    async def note_health(self, notes: Sequence[HealthNote]) -> list[BreakerRow]:
+    async def note_health(
+        self, notes: Sequence[HealthNote], *, settings: BreakerSettings = DEFAULT_BREAKERS
+    ) -> list[BreakerRow]:
         """Apply the rules of `execution/health.py` under a lock; gives the rows that changed."""
 
     async def breakers(self) -> list[BreakerRow]: ...
+
+
+class FullStore(Store, RoutedStore, Protocol):
+    """All that a database does for Canoa."""

@@ -33,6 +33,7 @@ tasks = sa.Table(
     sa.Column("progress", sa.Double),
     sa.Column("progress_text", sa.Text),
     sa.Column("run", sa.BigInteger, nullable=False),
+    sa.Column("plan", _ID),  # of a routed task; none: any worker of its action takes it
     sa.Column("reply_to", sa.Text, nullable=False),  # queue names with a space between
     sa.Column("message", _BLOB),
     sa.Column("result", _BLOB),
@@ -44,6 +45,8 @@ tasks = sa.Table(
     # Every task leaves old versions of its row behind: cleaned up at one in a hundred, not at one in five.
     postgresql_with=_EAGER_VACUUM,
 )
+_is_routed = tasks.c.plan.is_not(None)
+sa.Index("tasks_by_plan", tasks.c.plan, sqlite_where=_is_routed, postgresql_where=_is_routed)
 _ended = tasks.c.ended_ms.is_not(None)
 _with_payload = sa.and_(_ended, tasks.c.message.is_not(None))
 sa.Index("tasks_ended", tasks.c.ended_ms, sqlite_where=_ended, postgresql_where=_ended)
@@ -109,4 +112,85 @@ slots = sa.Table(
     sa.Column("key", _ID, primary_key=True),
     sa.Column("holder", _ID, primary_key=True),
     sa.Column("expires_ms", sa.BigInteger, nullable=False),
+)
+
+# --- Routed tasks, and the nodes that run them ------------------------------------------------------------
+
+steps = sa.Table(
+    "steps",
+    metadata,
+    sa.Column("task_id", _ID, primary_key=True),
+    sa.Column("step", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("outcome", sa.Text),
+    sa.Column("attempt", sa.BigInteger, nullable=False),
+    sa.Column("send", sa.BigInteger, nullable=False),
+    sa.Column("retries", sa.BigInteger, nullable=False),
+    sa.Column("node_id", _ID),
+    sa.Column("ready_ms", sa.BigInteger),
+    sa.Column("due_ms", sa.BigInteger),
+    sa.Column("limit_ms", sa.BigInteger),
+    sa.Column("ended_ms", sa.BigInteger),
+    sa.Column("error", sa.Text),
+    sa.Column("story", _BLOB, nullable=False),
+    sa.Column("output", _BLOB),
+    postgresql_with=_EAGER_VACUUM,
+)
+_is_timed = steps.c.due_ms.is_not(None)
+_is_sent = steps.c.state == sa.literal_column("'sent'")
+sa.Index("steps_due", steps.c.due_ms, sqlite_where=_is_timed, postgresql_where=_is_timed)
+sa.Index("steps_sent", steps.c.node_id, sqlite_where=_is_sent, postgresql_where=_is_sent)
+
+owed = sa.Table(
+    "owed",
+    metadata,
+    sa.Column("key", _ID, primary_key=True),
+    sa.Column("taken_until_ms", sa.BigInteger, nullable=False),
+    sa.Column("publication", _BLOB, nullable=False),
+    postgresql_with=_EAGER_VACUUM,
+)
+
+plans = sa.Table(
+    "plans",
+    metadata,
+    sa.Column("id", _ID, primary_key=True),  # of its content: a plan never changes
+    sa.Column("used_ms", sa.BigInteger, nullable=False),
+    sa.Column("doc", _BLOB, nullable=False),
+    sa.Index("plans_used", "used_ms"),
+)
+
+plan_names = sa.Table(
+    "plan_names",
+    metadata,
+    sa.Column("name", _ID, primary_key=True),
+    sa.Column("plan", _ID, nullable=False),
+    sa.Column("put_ms", sa.BigInteger, nullable=False),
+)
+
+nodes = sa.Table(
+    "nodes",
+    metadata,
+    sa.Column("node_id", _ID, primary_key=True),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("seen_ms", sa.BigInteger, nullable=False),
+    sa.Column("doc", _BLOB, nullable=False),
+    sa.Index("nodes_by_version", "version"),
+)
+
+breakers = sa.Table(
+    "breakers",
+    metadata,
+    sa.Column("node_id", _ID, primary_key=True),
+    sa.Column("action", _ID, primary_key=True),  # empty: the node as a whole
+    sa.Column("failures", sa.BigInteger, nullable=False),
+    sa.Column("down_until_ms", sa.BigInteger, nullable=False),
+    sa.Column("trial_ms", sa.BigInteger, nullable=False),
+    sa.Column("changed_ms", sa.BigInteger, nullable=False),
+)
+
+counters = sa.Table(
+    "counters",
+    metadata,
+    sa.Column("name", _ID, primary_key=True),
+    sa.Column("value", sa.BigInteger, nullable=False),
 )

@@ -9,27 +9,33 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from canoa.errors import SettingError
-from canoa.store import reads, sqlite_batch, sqlite_limits
-from canoa.store.questions import StoreReads
+from canoa.store import reads, sqlite_batch, sqlite_catalogue, sqlite_limits, sqlite_routed
+from canoa.store.outlines import Outlines
+from canoa.store.routed_port import DEFAULT_BREAKERS, DEFAULT_SETTINGS
+from canoa.store.routed_questions import RoutedReads
 from canoa.store.sqlite_link import SqliteLink
 from canoa.store.sqlite_schema import bring_up_to_date
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from canoa.execution.health import BreakerSettings
+    from canoa.execution.plan import Plan
+    from canoa.execution.step_settings import StepSettings
     from canoa.store.port import (
         Answer,
         Change,
         Lease,
         OutboxRow,
         Retention,
-        Store,
     )
+    from canoa.store.routed_port import BreakerRow, FullStore, HealthNote, Move, Moved, NodeRow, Owed, Route
+    from canoa.vocabulary import NodeId
 
 
-class SqliteStore(StoreReads):
+class SqliteStore(RoutedReads):
     """In the file at `path`, which `open` creates, with its folder, where there is none."""
 
     _dialect = "sqlite"
@@ -38,6 +44,7 @@ class SqliteStore(StoreReads):
         self._path = path
         self._writer = SqliteLink(path, name="canoa-store-write")
         self._reader = SqliteLink(path, name="canoa-store-read")
+        self._outlines = Outlines()
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self._path)!r})"
@@ -84,6 +91,37 @@ class SqliteStore(StoreReads):
 
         return await self._reader.read(fetched)
 
+    # --- Routed tasks -------------------------------------------------------------------------------
+
+    async def advance(
+        self, moves: Sequence[Move], route: Route, *, settings: StepSettings = DEFAULT_SETTINGS
+    ) -> list[Moved]:
+        work = partial(sqlite_routed.advance, moves=moves, outlines=self._outlines, route=route, settings=settings)
+        moved, plans = await self._writer.write(work)
+        self._outlines.written(plans)
+        return moved
+
+    async def take_owed(self, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
+        work = partial(sqlite_routed.take_owed, now_ms=now_ms, limit=limit, for_ms=for_ms)
+        return await self._writer.write(work)
+
+    async def put_plan(self, plan: Plan, *, now_ms: int) -> bool:
+        return await self._writer.write(partial(sqlite_catalogue.put_plan, plan=plan, now_ms=now_ms))
+
+    async def put_nodes(self, nodes: Sequence[NodeRow]) -> int:
+        return await self._writer.write(partial(sqlite_catalogue.put_nodes, nodes=nodes))
+
+    async def touch_nodes(self, seen_ms: Mapping[NodeId, int]) -> None:
+        await self._writer.write(partial(sqlite_catalogue.touch_nodes, seen_ms=seen_ms))
+
+    async def forget_nodes(self, *, seen_before_ms: int) -> list[NodeId]:
+        return await self._writer.write(partial(sqlite_catalogue.forget_nodes, seen_before_ms=seen_before_ms))
+
+    async def note_health(
+        self, notes: Sequence[HealthNote], *, settings: BreakerSettings = DEFAULT_BREAKERS
+    ) -> list[BreakerRow]:
+        return await self._writer.write(partial(sqlite_catalogue.note_health, notes=notes, settings=settings))
+
     # --- Leases and limits --------------------------------------------------------------------------
 
     async def lease(self, name: str, owner: str, *, now_ms: int, for_ms: int) -> Lease | None:
@@ -113,4 +151,4 @@ class SqliteStore(StoreReads):
         await self._writer.write(partial(sqlite_limits.free_slots, holders=holders))
 
 
-_port: type[Store] = SqliteStore
+_port: type[FullStore] = SqliteStore

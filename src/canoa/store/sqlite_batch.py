@@ -16,35 +16,38 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    import sqlalchemy as sa
+
     from canoa.store.ledger import Needs
     from canoa.store.port import Answer, Change
 
-_TASK: Final = [column.name for column in tasks.c]
-_SMALL: Final = _TASK[:-2]  # all but `message` and `result`
-_CHANGING: Final = [name for name in _SMALL if name not in ("id", "action", "submitted_ms")]
+TASK: Final = [column.name for column in tasks.c]
+SMALL: Final = TASK[:-2]  # all but `message` and `result`
+_CHANGING: Final = [name for name in SMALL if name not in ("id", "action", "submitted_ms", "plan")]
 _LETTER: Final = [column.name for column in letters.c]
 
 
 def _selecting(message: str) -> str:
     """In the order of `TaskRecord`'s fields."""
-    return f"SELECT {', '.join(_SMALL)}, {message}, NULL, message IS NOT NULL FROM tasks WHERE id = ?"
+    return f"SELECT {', '.join(SMALL)}, {message}, NULL, message IS NOT NULL FROM tasks WHERE id = ?"
 
 
-def _updating(columns: Sequence[str]) -> str:
+def updating(table: sa.Table, key: Sequence[str], columns: Sequence[str]) -> str:
     """By number: `?14` is the 14th column, whichever of those before it are left out."""
-    cells = ", ".join(f"{name} = ?{_TASK.index(name) + 1}" for name in columns)
-    return f"UPDATE tasks SET {cells} WHERE id = ?1"
+    numbers = {column.name: number for number, column in enumerate(table.c, start=1)}
+    cells = ", ".join(f"{name} = ?{numbers[name]}" for name in columns)
+    return f"UPDATE {table.name} SET {cells} WHERE {' AND '.join(f'{name} = ?{numbers[name]}' for name in key)}"
 
 
-def _inserting(verb: str, table: str, columns: Sequence[str]) -> str:
+def inserting(verb: str, table: str, columns: Sequence[str]) -> str:
     return f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
-_SELECT_TASK: Final = _selecting("NULL")
+SELECT_TASK: Final = _selecting("NULL")
 _SELECT_TASK_WITH_MESSAGE: Final = _selecting("message")
 _SELECT_LETTER: Final = f"SELECT {', '.join(_LETTER)} FROM letters WHERE task_id = ?"
-_INSERT_TASK: Final = _inserting("INSERT", "tasks", _TASK)
-_REPLACE_LETTER: Final = _inserting("INSERT OR REPLACE", "letters", _LETTER)
+INSERT_TASK: Final = inserting("INSERT", "tasks", TASK)
+_REPLACE_LETTER: Final = inserting("INSERT OR REPLACE", "letters", _LETTER)
 _INSERT_OUTBOX: Final = "INSERT INTO outbox (task_id, taken_until_ms, publication) VALUES (?, 0, ?)"
 _DELETE_OUTBOX: Final = "DELETE FROM outbox WHERE seq = ?"
 _BLOBS: Final = {
@@ -53,7 +56,7 @@ _BLOBS: Final = {
     (True, False): ["message"],
     (True, True): ["message", "result"],
 }
-_UPDATE_TASK: Final = {which: _updating([*_CHANGING, *blobs]) for which, blobs in _BLOBS.items()}
+_UPDATE_TASK: Final = {which: updating(tasks, ["id"], [*_CHANGING, *blobs]) for which, blobs in _BLOBS.items()}
 
 
 def apply(connection: sqlite3.Connection, changes: Sequence[Change]) -> list[Answer]:
@@ -67,17 +70,17 @@ def _load(connection: sqlite3.Connection, needs: Needs) -> Ledger:
     # Row by row: as fast as one statement over a list, and exact for whatever an id may hold.
     found: list[TaskRecord] = []
     for task_id in needs.tasks:
-        select = _SELECT_TASK_WITH_MESSAGE if task_id in needs.messages else _SELECT_TASK
+        select = _SELECT_TASK_WITH_MESSAGE if task_id in needs.messages else SELECT_TASK
         found += [TaskRecord(*row) for row in connection.execute(select, (task_id,))]
     dead = [LetterRecord(*row) for task_id in needs.letters for row in connection.execute(_SELECT_LETTER, (task_id,))]
     return Ledger(found, dead)
 
 
 def _write(connection: sqlite3.Connection, ledger: Ledger) -> None:
-    connection.executemany(_INSERT_TASK, [astuple(task)[: len(_TASK)] for task in ledger.new_tasks])
+    connection.executemany(INSERT_TASK, [astuple(task)[: len(TASK)] for task in ledger.new_tasks])
     for (with_message, with_result), update in _UPDATE_TASK.items():
         # As many values as the highest number that the statement names.
-        width = len(_TASK) if with_result else len(_SMALL) + with_message
+        width = len(TASK) if with_result else len(SMALL) + with_message
         updated = ledger.updated_tasks(with_message=with_message, with_result=with_result)
         connection.executemany(update, [astuple(task)[:width] for task in updated])
     connection.executemany(_REPLACE_LETTER, [astuple(letter) for letter in ledger.letters.values()])

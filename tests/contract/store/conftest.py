@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from canoa.store.port import Store
+    from canoa.store.routed_port import FullStore
 
 CLOSE_WITHIN_S = 10.0
 
@@ -24,7 +24,7 @@ CLOSE_WITHIN_S = 10.0
 class OpenStore(Protocol):
     """Opens one more store object on the test's own, initially empty, store."""
 
-    async def __call__(self) -> Store: ...
+    async def __call__(self) -> FullStore: ...
 
 
 class RunSql(Protocol):
@@ -43,9 +43,9 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def open_store(store_url: str) -> AsyncIterator[OpenStore]:
-    opened: list[Store] = []
+    opened: list[FullStore] = []
 
-    async def open_one() -> Store:
+    async def open_one() -> FullStore:
         store = new_store(store_url)
         opened.append(store)
         await store.open()
@@ -58,7 +58,7 @@ async def open_store(store_url: str) -> AsyncIterator[OpenStore]:
 
 
 @pytest.fixture
-async def store(open_store: OpenStore) -> Store:
+async def store(open_store: OpenStore) -> FullStore:
     return await open_store()
 
 

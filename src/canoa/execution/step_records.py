@@ -1,0 +1,117 @@
+"""The rows of a routed task as the rules change them, and what of a plan they need at hand. Values only."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from canoa.execution.plan import Plan
+from canoa.store.routed_port import AttemptRow, StepState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.vocabulary import NodeId
+
+BLOCKED: Final = StepState.BLOCKED.value
+WAITING: Final = StepState.WAITING.value
+SENT: Final = StepState.SENT.value
+ENDED: Final = StepState.ENDED.value
+SKIPPED: Final = StepState.SKIPPED.value
+OPEN: Final = frozenset({BLOCKED, WAITING, SENT})
+
+MAX_STORY: Final = 50
+"""Sends of one step that are remembered. The first ones are left out: a step may look for a node for an hour."""
+
+_encode_story = msgspec.msgpack.Encoder().encode
+_decode_story = msgspec.msgpack.Decoder(list[AttemptRow]).decode
+
+
+class StepRecord(msgspec.Struct, gc=False):
+    """A row of `steps`, in the order of its columns. Of a loaded one the output is not known."""
+
+    task_id: str
+    step: int
+    state: str
+    outcome: str | None = None
+    attempt: int = 0  # the one that is out or comes next; 0: none was ever due
+    send: int = 0  # how often it was sent to a node, over all runs of its task
+    retries: int = 0  # that its last attempt was allowed
+    node_id: str | None = None  # where it went last
+    ready_ms: int | None = None
+    due_ms: int | None = None
+    limit_ms: int | None = None  # when the attempt that is out has timed out; None: never
+    ended_ms: int | None = None
+    error: str | None = None
+    story: bytes = b"\x90"  # an empty list
+    output: bytes | None = None
+
+    def attempts(self) -> list[AttemptRow]:
+        return _decode_story(self.story)
+
+    def tell(self, story: Sequence[AttemptRow]) -> None:
+        self.story = _encode_story(story[-MAX_STORY:])
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in OPEN
+
+    @property
+    def is_ok(self) -> bool:
+        return self.outcome == "ok"
+
+
+class Outline(msgspec.Struct, frozen=True):
+    """A plan with its id and, by place instead of name, who waits for whom."""
+
+    id: str
+    doc: bytes
+    plan: Plan
+    before: tuple[tuple[int, ...], ...]
+    behind: tuple[tuple[int, ...], ...]
+
+
+_encode_plan = msgspec.json.Encoder(order="deterministic").encode
+_decode_plan = msgspec.json.Decoder(Plan).decode
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """The same for the same plan."""
+    return _encode_plan(plan)
+
+
+def plan_id(doc: bytes) -> str:
+    """From what `encode_plan` gave."""
+    return hashlib.sha256(doc).hexdigest()[:32]
+
+
+def outline_of(doc: bytes) -> Outline:
+    """From what `encode_plan` gave."""
+    plan = _decode_plan(doc)
+    places = {step.name: at for at, step in enumerate(plan.steps)}
+    before = tuple(tuple(places[name] for name in step.after) for step in plan.steps)
+    behind: list[list[int]] = [[] for _ in plan.steps]
+    for at, waited_for in enumerate(before):
+        for place in waited_for:
+            behind[place].append(at)
+    return Outline(plan_id(doc), doc, plan, before, tuple(map(tuple, behind)))
+
+
+def avoided(story: Sequence[AttemptRow]) -> frozenset[NodeId]:
+    """Nodes that did not answer, of the task's current run: attempts count from one again in the next."""
+    nodes: set[NodeId] = set()
+    later: AttemptRow | None = None
+    for each in reversed(story):
+        if later is not None and each.attempt > later.attempt:
+            break
+        if each.outcome in _UNANSWERED:
+            nodes.add(each.node_id)
+        later = each
+    return frozenset(nodes)
+
+
+LOST: Final = "lost"
+RETURNED: Final = "returned"
+_UNANSWERED: Final = frozenset({LOST, RETURNED, "timed_out", "poisoned"})

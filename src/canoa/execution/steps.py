@@ -1,0 +1,433 @@
+"""What happens to the steps of one routed task, and when. Pure: rows and moves in, changed rows and effects out.
+
+A step is BLOCKED until what it waits for has succeeded, WAITING until a node takes it, SENT until an answer or its time
+limit, and then ENDED, or WAITING for its next attempt. Every WAITING and every SENT step has a `due_ms`: nothing hangs.
+Times are arguments, chance is passed in. Who loads and writes the rows is in `store/routed_ledger.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from canoa.execution import rules
+from canoa.execution.outcome import Outcome
+from canoa.execution.policy import Policy
+from canoa.execution.step_records import (
+    BLOCKED,
+    ENDED,
+    LOST,
+    RETURNED,
+    SENT,
+    SKIPPED,
+    WAITING,
+    Outline,
+    StepRecord,
+    avoided,
+)
+from canoa.store.routed_port import AttemptRow, StepEnd, StepLost, Verdict
+from canoa.vocabulary import ActionName, NodeId
+from canoa.wire.sapparchi import request_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from canoa.execution.step_settings import StepSettings
+    from canoa.store.routed_port import Choice, Route, StepDue
+
+LOOK_MS: Final = 3_600_000
+"""No timer is set further ahead: a longer wait is looked at in between. So one that is further ahead than twice this
+was set by a clock that has gone back since."""
+
+FIRST_LOOK_MS: Final = 200
+LAST_LOOK_MS: Final = 5_000
+"""Between two looks for a node: as long as it has waited already, within these."""
+
+QUICK_RESENDS: Final = 3
+"""Losses of one attempt after which it goes to the next node at once; then it waits between them."""
+
+_MAX_LIMIT_MS: Final = 366 * 86_400_000
+_REPORTED: Final = frozenset({Outcome.POISONED, Outcome.EXPIRED})  # kinds of failure that only nodes know
+
+
+class Effect(msgspec.Struct):
+    """What a move did, besides changing rows."""
+
+    verdict: Verdict = Verdict.TAKEN
+    sends: list[int] = []  # steps whose attempt is to be sent
+    closed: list[str] = []  # request ids that are not to be sent any more
+    cancel: list[str] = []  # request ids whose answer nobody wants any more
+    due_ms: list[int] = []
+    node_id: NodeId | None = None
+    action: ActionName | None = None
+    step_outcome: str | None = None
+    outcome: Outcome | None = None  # of the task, if it ended
+
+
+class Course:
+    """One routed task on its way. `steps` are all of its rows, in the plan's order; `is_open` is the task's."""
+
+    def __init__(
+        self,
+        outline: Outline,
+        steps: Sequence[StepRecord],
+        *,
+        is_open: bool,
+        route: Route,
+        settings: StepSettings,
+        random: Callable[[], float],
+    ) -> None:
+        self.outline = outline
+        self.steps = steps
+        self.is_open = is_open
+        self.touched: dict[int, StepRecord] = {}
+        self._route = route
+        self._settings = settings
+        self._random = random
+        self._effect = Effect()
+
+    # --- Moves --------------------------------------------------------------------------------------
+
+    def begin(self, now_ms: int, *, not_before_ms: int | None = None) -> Effect:
+        """Of new rows. A plan with an action that nobody ever offered is refused before anything runs."""
+        self._effect = Effect(action=self.outline.plan.steps[0].action)
+        unknown = [at for at in range(len(self.steps)) if not self._route.is_known(self._action(at))]
+        for at in unknown:
+            self._refuse_unknown(at, now_ms)
+        if unknown:
+            self._skip([at for at, step in enumerate(self.steps) if step.is_open], now_ms)
+        else:
+            self._start(max(now_ms, not_before_ms or 0), now_ms)
+        return self._finished()
+
+    def end(self, move: StepEnd) -> Effect:
+        step = self._out(move)
+        if step is None:
+            return self._refused(move)
+        self._close(step, move.outcome.value, move.now_ms, told=move)
+        if move.outcome is Outcome.OK:
+            step.output = move.output
+            self._end(step.step, Outcome.OK, None, now_ms=move.now_ms)
+        else:
+            error = move.error or move.outcome.value
+            self._failed(step, move.outcome, error, now_ms=move.now_ms)
+        return self._finished()
+
+    def lose(self, move: StepLost) -> Effect:
+        step = self._out(move)
+        if step is None:
+            return self._refused(move)
+        self._close(step, RETURNED if move.is_returned else LOST, move.now_ms, error=move.why)
+        self._wait_again(step, move.why, move.now_ms)
+        return self._finished()
+
+    def due(self, move: StepDue) -> Effect:
+        step = self._at(move.step)
+        self._effect = Effect()
+        if step is None or not self.is_open or step.due_ms != move.due_ms:
+            return Effect(verdict=Verdict.UNKNOWN if step is None else Verdict.LATE)
+        self._effect.action = self._action(step.step)
+        if step.state == SENT:
+            self._look_at_sent(step, move.now_ms)
+        else:
+            self._look_at_waiting(step, move.now_ms)
+        return self._finished()
+
+    def cancel(self, now_ms: int) -> Effect:
+        if not self.is_open:
+            return Effect(verdict=Verdict.LATE)
+        self._effect = Effect()
+        for step in self.steps:
+            if step.state == SENT:
+                self._effect.cancel.append(self._request_id(step))
+                self._close(step, Outcome.CANCELLED.value, now_ms)
+                self._set_ended(step, Outcome.CANCELLED, "the task was cancelled", now_ms=now_ms)
+        self._skip([at for at, step in enumerate(self.steps) if step.is_open], now_ms)
+        self.is_open, self._effect.outcome = False, Outcome.CANCELLED
+        return self._effect
+
+    def rerun(self, now_ms: int) -> Effect:
+        """What succeeded stays as it is. LATE: it has not ended, or there is nothing to repeat."""
+        if self.is_open or all(step.is_ok for step in self.steps):
+            return Effect(verdict=Verdict.LATE)
+        self._effect = Effect()
+        self.is_open = True
+        for step in self.steps:
+            if not step.is_ok:
+                self._reset(step)
+        self._start(now_ms, now_ms)
+        return self._finished()
+
+    def refuse(self, at: int, send: int, *, outcome: Outcome, error: str, now_ms: int) -> Effect | None:
+        """What was to be sent cannot be: its input is missing, or its deadline has passed. None: it is not out."""
+        step = self.steps[at]
+        if not self.is_open or step.state != SENT or step.send != send:
+            return None
+        self._effect = Effect()
+        self._close(step, outcome.value, now_ms, error=error)
+        self._end(at, outcome, error, now_ms=now_ms)
+        return self._finished()
+
+    # --- Answers ------------------------------------------------------------------------------------
+
+    def _out(self, move: StepEnd | StepLost) -> StepRecord | None:
+        """The step, if the move is about the attempt that is out."""
+        step = self._at(move.step)
+        if step is None or not self.is_open or step.state != SENT:
+            return None
+        if (step.attempt, step.send) != (move.attempt, move.send):
+            return None
+        self._effect = Effect(node_id=NodeId(step.node_id or ""), action=self._action(step.step))
+        return step
+
+    def _refused(self, move: StepEnd | StepLost) -> Effect:
+        step = self._at(move.step)
+        if step is None:
+            return Effect(verdict=Verdict.UNKNOWN)
+        story = step.attempts()
+        place = len(story) - 1 - (step.send - move.send)
+        if not 0 <= place < len(story):
+            return Effect(verdict=Verdict.LATE)
+        is_same = (story[place].attempt, story[place].outcome) == (move.attempt, _said(move))
+        return Effect(verdict=Verdict.DOUBLE if is_same else Verdict.LATE)
+
+    def _failed(self, step: StepRecord, outcome: Outcome, error: str, *, now_ms: int) -> None:
+        intent = self._after_failure(step, outcome, now_ms)
+        if isinstance(intent, rules.Retry):
+            step.attempt = intent.attempt
+            step.ready_ms = now_ms + round(intent.delay_s * 1000)
+            self._wait(step, step.ready_ms, now_ms)
+        else:
+            self._end(step.step, outcome if outcome in _REPORTED else intent.kind, error, now_ms=now_ms)
+
+    def _after_failure(self, step: StepRecord, outcome: Outcome, now_ms: int) -> rules.Retry | rules.Fail:
+        policy = Policy(retries=max(0, step.retries), backoff=self._settings.backoff)
+        end = _end_of(outcome)
+        intent = rules.on_end(policy, step.attempt, end, now_ms / 1000, deadline_s=None, rand=self._random())
+        assert not isinstance(intent, rules.Finish)
+        return intent
+
+    # --- Timers -------------------------------------------------------------------------------------
+
+    def _look_at_sent(self, step: StepRecord, now_ms: int) -> None:
+        if step.limit_ms is not None and _has_gone_back(step.due_ms, now_ms):
+            step.limit_ms = now_ms + max(0, step.limit_ms - step.attempts()[-1].sent_ms)
+        if step.limit_ms is None or now_ms < step.limit_ms:
+            self._arm(step, step.limit_ms, now_ms)
+            return
+        self._effect.node_id = NodeId(step.node_id or "")
+        self._effect.cancel.append(self._request_id(step))
+        error = f"node {step.node_id} did not answer in time"
+        self._close(step, Outcome.TIMED_OUT.value, now_ms, error=error)
+        self._failed(step, Outcome.TIMED_OUT, error, now_ms=now_ms)
+
+    def _look_at_waiting(self, step: StepRecord, now_ms: int) -> None:
+        if step.ready_ms is None or _has_gone_back(step.due_ms, now_ms):
+            step.ready_ms = now_ms
+        if now_ms < step.ready_ms:
+            self._arm(step, step.ready_ms, now_ms)
+        else:
+            self._dispatch(step, now_ms)
+
+    def _wait(self, step: StepRecord, until_ms: int, now_ms: int) -> None:
+        step.state = WAITING
+        self._arm(step, until_ms, now_ms)
+
+    def _arm(self, step: StepRecord, at_ms: int | None, now_ms: int) -> None:
+        latest_ms = now_ms + LOOK_MS
+        step.due_ms = latest_ms if at_ms is None else min(at_ms, latest_ms)
+        self._effect.due_ms.append(step.due_ms)
+        self._touch(step)
+
+    # --- Nodes --------------------------------------------------------------------------------------
+
+    def _start(self, at_ms: int, now_ms: int) -> None:
+        """Whatever waits for nothing, or only for what has succeeded."""
+        for at, step in enumerate(self.steps):
+            if step.state == BLOCKED and self._is_unlocked(at):
+                self._make_ready(step, at_ms, now_ms)
+
+    def _make_ready(self, step: StepRecord, at_ms: int, now_ms: int) -> None:
+        step.ready_ms, step.attempt = at_ms, 1
+        if at_ms > now_ms:
+            self._wait(step, at_ms, now_ms)
+        else:
+            self._dispatch(step, now_ms)
+
+    def _dispatch(self, step: StepRecord, now_ms: int) -> None:
+        action = self._action(step.step)
+        story = step.attempts() if step.send else []
+        choice = self._route.choose(action, avoid=avoided(story), now_ms=now_ms)
+        if choice is not None:
+            self._send(step, choice, story, now_ms)
+        elif not self._route.is_known(action):
+            self._refuse_unknown(step.step, now_ms)
+        elif self._has_waited_too_long(step, now_ms):
+            self._expire(step, f"no node could take {action}", now_ms)
+        else:
+            self._wait(step, now_ms + _look_again_ms(step, now_ms), now_ms)
+
+    def _send(self, step: StepRecord, choice: Choice, story: list[AttemptRow], now_ms: int) -> None:
+        planned = self.outline.plan.steps[step.step]
+        timeout_s = choice.timeout_s if planned.timeout_s is None else planned.timeout_s
+        step.state = SENT
+        step.send += 1
+        step.node_id = choice.node_id
+        step.retries = choice.retries if planned.retries is None else planned.retries
+        step.limit_ms = None if timeout_s is None else now_ms + self._limit_ms(timeout_s)
+        sent = AttemptRow(attempt=step.attempt, node_id=choice.node_id, why=choice.why, sent_ms=now_ms)
+        step.tell([*story, sent])
+        self._arm(step, step.limit_ms, now_ms)
+        self._effect.sends.append(step.step)
+
+    def _limit_ms(self, timeout_s: float) -> int:
+        return round(min(_MAX_LIMIT_MS, 1000 * (max(0.0, timeout_s) + self._settings.travel_s)))
+
+    def _wait_again(self, step: StepRecord, why: str, now_ms: int) -> None:
+        """After a loss. One soon after sending says that the way is closed, and the wait goes on; a late one may be
+        the step's own doing, and begins a new wait, but not for ever."""
+        story = step.attempts()
+        travel_ms = self._settings.travel_s * 1000
+        of_attempt = [each for each in story if each.attempt == step.attempt and each.outcome in (LOST, RETURNED)]
+        late = [each for each in of_attempt if each.outcome == LOST and _out_for_ms(each) >= travel_ms]
+        if _out_for_ms(story[-1]) >= travel_ms:
+            step.ready_ms = now_ms
+        if len(late) > self._settings.max_losses:
+            error = f"{len(late)} nodes went away with it, the last one: {why}"
+            self._end(step.step, Outcome.POISONED, error, now_ms=now_ms)
+        elif self._has_waited_too_long(step, now_ms):
+            self._expire(step, f"it was lost on its way, the last time: {why}", now_ms)
+        elif len(of_attempt) <= QUICK_RESENDS:
+            self._dispatch(step, now_ms)
+        else:
+            self._wait(step, now_ms + _look_again_ms(step, now_ms), now_ms)
+
+    def _has_waited_too_long(self, step: StepRecord, now_ms: int) -> bool:
+        return now_ms - (step.ready_ms or now_ms) >= self._settings.queue_timeout_s * 1000
+
+    def _expire(self, step: StepRecord, why: str, now_ms: int) -> None:
+        error = f"{why} within {self._settings.queue_timeout_s:g} s"
+        self._end(step.step, Outcome.EXPIRED, error, now_ms=now_ms)
+
+    def _refuse_unknown(self, at: int, now_ms: int) -> None:
+        error = f"nobody ever offered action {self._action(at)}; start a worker that does, or correct the name"
+        self._end(at, Outcome.REFUSED, error, now_ms=now_ms)
+
+    # --- Ends ---------------------------------------------------------------------------------------
+
+    def _close(
+        self, step: StepRecord, outcome: str, now_ms: int, *, error: str | None = None, told: StepEnd | None = None
+    ) -> None:
+        """The attempt that is out, is not any more."""
+        story = step.attempts()
+        last = story[-1]
+        story[-1] = AttemptRow(
+            attempt=last.attempt,
+            node_id=last.node_id,
+            why=last.why,
+            sent_ms=last.sent_ms,
+            started_ms=told.started_ms if told else None,
+            ended_ms=now_ms if told is None or told.ended_ms is None else told.ended_ms,
+            outcome=outcome,
+            error=told.error if told else error,
+        )
+        step.tell(story)
+        self._effect.closed.append(self._request_id(step))
+        self._effect.step_outcome = outcome
+
+    def _end(self, at: int, outcome: Outcome, error: str | None, *, now_ms: int) -> None:
+        self._set_ended(self.steps[at], outcome, error, now_ms=now_ms)
+        if outcome is not Outcome.OK:
+            self._skip(self.outline.behind[at], now_ms)
+            return
+        for next_at in self.outline.behind[at]:
+            step = self.steps[next_at]
+            if step.state == BLOCKED and self._is_unlocked(next_at):
+                self._make_ready(step, now_ms, now_ms)
+
+    def _skip(self, places: Sequence[int], now_ms: int) -> None:
+        """These, and all that wait for them."""
+        left = list(places)
+        while left:
+            step = self.steps[left.pop()]
+            if step.is_open:
+                step.state, step.due_ms, step.limit_ms, step.ended_ms = SKIPPED, None, None, now_ms
+                self._touch(step)
+                left += self.outline.behind[step.step]
+
+    def _set_ended(self, step: StepRecord, outcome: Outcome, error: str | None, *, now_ms: int) -> None:
+        step.state, step.outcome, step.error, step.ended_ms = ENDED, outcome.value, error, now_ms
+        step.due_ms = step.limit_ms = None
+        self._touch(step)
+
+    def _reset(self, step: StepRecord) -> None:
+        step.state, step.attempt = BLOCKED, 0
+        step.outcome = step.error = step.ready_ms = step.due_ms = step.limit_ms = step.ended_ms = None
+        self._touch(step)
+
+    def _finished(self) -> Effect:
+        """The effect so far, with the task's end if nothing is left."""
+        if self.is_open and not any(step.is_open for step in self.steps):
+            self.is_open = False
+            failed = self.failure()
+            self._effect.outcome = Outcome.OK if failed is None else Outcome(failed.outcome or "")
+        return self._effect
+
+    def failure(self) -> StepRecord | None:
+        """The step that failed first, whose outcome is the task's."""
+        failed = [step for step in self.steps if step.state == ENDED and not step.is_ok]
+        return min(failed, key=lambda step: (step.ended_ms or 0, step.step), default=None)
+
+    # --- Small questions ----------------------------------------------------------------------------
+
+    def _at(self, place: int) -> StepRecord | None:
+        return self.steps[place] if 0 <= place < len(self.steps) else None
+
+    def _action(self, at: int) -> ActionName:
+        return self.outline.plan.steps[at].action
+
+    def _request_id(self, step: StepRecord) -> str:
+        return request_id(step.task_id, step.step, step.attempt, step.send)
+
+    def _is_unlocked(self, at: int) -> bool:
+        return all(self.steps[place].is_ok for place in self.outline.before[at])
+
+    def _touch(self, step: StepRecord) -> None:
+        self.touched[step.step] = step
+
+
+def _end_of(outcome: Outcome) -> rules.End:
+    """What a node's answer means for another try. One that it did not start in time is like one that it did not end."""
+    match outcome:
+        case Outcome.OK:
+            return rules.Succeeded()
+        case Outcome.TIMED_OUT | Outcome.EXPIRED:
+            return rules.TimedOut()
+        case Outcome.CANCELLED:
+            return rules.Cancelled()
+        case Outcome.REFUSED:
+            return rules.Refused()
+        case Outcome.POISONED:
+            return rules.Raised(retryable=False)
+        case Outcome.FAILED | Outcome.RETRIED:
+            return rules.Raised()
+
+
+def _said(move: StepEnd | StepLost) -> str:
+    if isinstance(move, StepEnd):
+        return move.outcome.value
+    return RETURNED if move.is_returned else LOST
+
+
+def _look_again_ms(step: StepRecord, now_ms: int) -> int:
+    waited_ms = now_ms - (step.ready_ms or now_ms)
+    return min(LAST_LOOK_MS, max(FIRST_LOOK_MS, waited_ms))
+
+
+def _out_for_ms(sent: AttemptRow) -> int:
+    return (sent.ended_ms or sent.sent_ms) - sent.sent_ms
+
+
+def _has_gone_back(due_ms: int | None, now_ms: int) -> bool:
+    return due_ms is not None and due_ms > now_ms + 2 * LOOK_MS

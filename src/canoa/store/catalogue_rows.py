@@ -1,0 +1,56 @@
+"""Rows of nodes and breakers as they are written, for both databases. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from canoa.execution import health
+from canoa.store.packing import plain
+from canoa.store.routed_port import BreakerRow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from canoa.execution.health import BreakerSettings
+    from canoa.store.routed_port import HealthNote, NodeRow
+
+CATALOGUE: Final = "catalogue"
+"""The counter of the catalogue's versions."""
+
+_encode = msgspec.json.Encoder().encode
+
+BreakerKey = tuple[str, str]
+
+
+def node_values(node: NodeRow, version: int) -> tuple[str, int, int, bytes]:
+    """In the order of the columns of `nodes`."""
+    return plain(node.node_id), version, node.seen_ms, _encode(node)
+
+
+def breaker_key(note: HealthNote) -> BreakerKey:
+    return plain(note.node_id), "" if note.is_about_node else plain(note.action)
+
+
+def noted(
+    rows: Mapping[BreakerKey, BreakerRow], notes: Sequence[HealthNote], settings: BreakerSettings
+) -> list[BreakerRow]:
+    """Those that differ afterwards. One without failures is not kept: it is as if nothing had ever failed."""
+    now = dict(rows)
+    for note in notes:
+        key = breaker_key(note)
+        change = health.after(now.get(key), note.sign, note.now_ms, settings)
+        now[key] = BreakerRow(
+            node_id=note.node_id,
+            action=key[1],
+            failures=change.failures,
+            down_until_ms=change.down_until_ms,
+            trial_ms=change.trial_ms,
+            changed_ms=note.now_ms,
+        )
+    return [row for key, row in now.items() if _facts(row) != _facts(rows.get(key))]
+
+
+def _facts(row: BreakerRow | None) -> tuple[int, int, int]:
+    return (0, 0, 0) if row is None else (row.failures, row.down_until_ms, row.trial_ms)

@@ -1,0 +1,63 @@
+"""The plans that one program has seen lately, ready for use: a running task's plan is read once, not with every move.
+
+Safe to keep: a plan never changes. It also remembers which of them the store surely has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from canoa.execution.step_records import encode_plan, outline_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from canoa.execution.plan import Plan
+    from canoa.execution.step_records import Outline
+
+MAX_OUTLINES: Final = 1_000
+"""More spare reads where very many plans are in use, and take memory."""
+
+USED_EVERY_MS: Final = 3_600_000
+"""How exactly the store knows when a plan was used last; `retention.py` keeps one for longer than that."""
+
+
+class Outlines:
+    def __init__(self) -> None:
+        self._by_id: dict[str, Outline] = {}
+        self._by_doc: dict[bytes, Outline] = {}
+        self._used_ms: dict[str, int] = {}
+
+    def of(self, plan: Plan) -> Outline:
+        doc = encode_plan(plan)
+        return self._by_doc.get(doc) or self.add(doc)
+
+    def get(self, plan_id: str) -> Outline | None:
+        return self._by_id.get(plan_id)
+
+    def add(self, doc: bytes) -> Outline:
+        """As the store has it."""
+        outline = outline_of(doc)
+        if len(self._by_id) >= MAX_OUTLINES:
+            self._drop(next(iter(self._by_id)))
+        self._by_id[outline.id] = self._by_doc[doc] = outline
+        return outline
+
+    def to_write(self, plans: Iterable[tuple[Outline, int]]) -> list[tuple[Outline, int]]:
+        """Those that the store may not have, or may soon forget."""
+        return [
+            (outline, now_ms)
+            for outline, now_ms in plans
+            if not 0 <= now_ms - self._used_ms.get(outline.id, -USED_EVERY_MS) < USED_EVERY_MS
+        ]
+
+    def written(self, plans: Iterable[tuple[Outline, int]]) -> None:
+        """And committed."""
+        for outline, now_ms in plans:
+            if outline.id in self._by_id:
+                self._used_ms[outline.id] = now_ms
+
+    def _drop(self, plan_id: str) -> None:
+        outline = self._by_id.pop(plan_id)
+        self._by_doc.pop(outline.doc, None)
+        self._used_ms.pop(plan_id, None)

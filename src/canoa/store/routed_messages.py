@@ -1,0 +1,187 @@
+"""The messages that a routed task leaves to be sent, from its rows: an attempt to its node, the end to everybody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from canoa.errors import PayloadTooLarge
+from canoa.execution.outcome import Outcome
+from canoa.execution.plan_inputs import input_of, task_output
+from canoa.execution.plan_result import StepReport, consolidated
+from canoa.execution.step_records import SKIPPED
+from canoa.store.packing import plain
+from canoa.store.port import End
+from canoa.vocabulary import ActionName, NodeId, TaskId
+from canoa.wire import result, routed
+from canoa.wire import task as task_wire
+from canoa.wire.codec import ContentType
+from canoa.wire.sapparchi import request_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from canoa.broker.port import HeaderValue, Message, Publication
+    from canoa.execution.step_records import StepRecord
+    from canoa.execution.steps import Course
+    from canoa.store.ledger import TaskRecord
+    from canoa.store.routed_port import AttemptRow, StepEnd
+
+MAX_ERROR_CHARS: Final = result.MAX_ERROR_CHARS
+
+
+class DeadlinePassed(Exception):
+    """The task's caller does not want an attempt to start any more."""
+
+
+# --- An attempt -------------------------------------------------------------------------------------------
+
+
+def attempt(
+    task: TaskRecord, request: Message, course: Course, step: StepRecord, *, now_ms: int
+) -> tuple[str, Publication]:
+    """With its key, which is its request id. Raises `InputMissing`, `PayloadTooLarge` and `DeadlinePassed`."""
+    planned = course.outline.plan.steps[step.step]
+    _check_deadline(request.headers, now_ms)
+    key = request_id(step.task_id, step.step, step.attempt, step.send)
+    publication = routed.to_node(
+        NodeId(step.node_id or ""),
+        key,
+        task_id=TaskId(task.id),
+        step=planned.name,
+        action=planned.action,
+        step_input=input_of(planned, request.body, _outputs_before(course, step.step)),
+        attempt=step.attempt,
+        timeout_s=planned.timeout_s,
+        expires_s=None if step.limit_ms is None else (step.limit_ms - now_ms) / 1000,
+        request=request.headers,
+    )
+    return key, publication
+
+
+def _check_deadline(headers: Mapping[str, HeaderValue], now_ms: int) -> None:
+    deadline_ms = headers.get(task_wire.DEADLINE)
+    if isinstance(deadline_ms, int) and now_ms >= deadline_ms:
+        raise DeadlinePassed("its deadline passed before it was sent to a node")
+
+
+def _outputs_before(course: Course, at: int) -> dict[str, bytes]:
+    names = course.outline.plan.steps
+    return {names[place].name: course.steps[place].output or b"null" for place in course.outline.before[at]}
+
+
+# --- The end ----------------------------------------------------------------------------------------------
+
+
+def end(
+    task: TaskRecord, course: Course, outcome: Outcome, *, told: StepEnd | None, ended_ms: int
+) -> tuple[End, list[Publication]]:
+    """As the task's row ends, and what is published about it. `told`: the answer that ended it, if one did."""
+    stories = [step.attempts() for step in course.steps]
+    error = _error(course, outcome)
+    output: bytes | None = None
+    if outcome is Outcome.OK:
+        try:
+            output = task_output(course.outline.plan, _outputs(course))
+        except PayloadTooLarge as exc:
+            outcome, error = Outcome.REFUSED, str(exc)
+    attempts = sum(_tried(step) for step in course.steps)
+    last = max((story[-1] for story in stories if story), key=_ended_ms, default=None)
+    ended = End(
+        task_id=TaskId(task.id),
+        action=ActionName(task.action),
+        outcome=outcome,
+        result=_result_message(task, outcome, output, _failure(course, error, attempts, told)),
+        ended_ms=ended_ms,
+        started_ms=_started_ms(stories),
+        attempts=attempts,
+        node_id=last.node_id if last is not None else None,
+        error=error,
+        run=task.run,
+    )
+    body = _published(task, course, stories, ended, output)
+    return ended, routed.final_results(ended.task_id, body, outcome)
+
+
+def _error(course: Course, outcome: Outcome) -> str | None:
+    """Of several steps it names the one."""
+    failed = course.failure()
+    if outcome in (Outcome.OK, Outcome.CANCELLED) or failed is None:
+        return None if outcome is Outcome.OK else "the task was cancelled"
+    name = course.outline.plan.steps[failed.step].name
+    error = failed.error or outcome.value
+    return error if len(course.steps) == 1 else f"step {name}: {error}"
+
+
+def _failure(course: Course, error: str | None, attempts: int, told: StepEnd | None) -> result.Failure:
+    """With what only the node's answer says, where that is what ended the task."""
+    failed = course.failure()
+    if told is None or failed is None or told.step != failed.step:
+        return result.failure(error or "", attempts=attempts)
+    is_single = len(course.steps) == 1
+    return result.failure(
+        plain((told.error if is_single else error) or ""),
+        error_type=plain(told.error_type) if is_single else "",
+        attempts=attempts,
+        traceback=plain(told.traceback),
+    )
+
+
+def _result_message(task: TaskRecord, outcome: Outcome, output: bytes | None, what: result.Failure) -> Message:
+    task_id = TaskId(task.id)
+    if output is not None:
+        return result.success_message(task_id, output, ContentType.JSON.value, None)
+    return result.failure_message(task_id, outcome, what)
+
+
+def _published(
+    task: TaskRecord, course: Course, stories: list[list[AttemptRow]], ended: End, output: bytes | None
+) -> bytes:
+    plan = course.outline.plan
+    if len(course.steps) == 1:
+        return routed.single_result(ended.task_id, plan.steps[0].action, output=output, error=ended.error)
+    return consolidated(
+        task.id,
+        plan.name,
+        status=ended.outcome.value,
+        steps=[_report(course, step, story) for step, story in zip(course.steps, stories, strict=True)],
+        output=output,
+        created_ms=task.submitted_ms,
+        ended_ms=ended.ended_ms,
+        error=ended.error,
+    )
+
+
+def _report(course: Course, step: StepRecord, story: list[AttemptRow]) -> StepReport:
+    planned = course.outline.plan.steps[step.step]
+    last = story[-1] if story else None
+    started_ms = last.started_ms if last is not None else None
+    return StepReport(
+        name=planned.name,
+        action=planned.action,
+        status=step.outcome or SKIPPED,
+        output=step.output,
+        node=step.node_id,
+        attempts=_tried(step),
+        queued_ms=None if started_ms is None or step.ready_ms is None else max(0, started_ms - step.ready_ms),
+        started_ms=started_ms,
+        ended_ms=last.ended_ms if last is not None else None,
+        error=step.error,
+    )
+
+
+def _outputs(course: Course) -> dict[str, bytes]:
+    names = course.outline.plan.steps
+    return {names[step.step].name: step.output for step in course.steps if step.output is not None}
+
+
+def _tried(step: StepRecord) -> int:
+    return step.attempt if step.send else 0
+
+
+def _started_ms(stories: list[list[AttemptRow]]) -> int | None:
+    """The first sign of work, by whoever's clock says it."""
+    return min((story[0].started_ms or story[0].sent_ms for story in stories if story), default=None)
+
+
+def _ended_ms(sent: AttemptRow) -> int:
+    return sent.ended_ms or sent.sent_ms
