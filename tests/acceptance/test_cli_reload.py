@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from tests.acceptance.shell import CANOA, Process, Shell, until
+from tests.integration.routed.bare_manager import managing
+
+from canoa import Canoa
+from canoa.vocabulary import Layer
+from canoa.wire import sapparchi
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -213,3 +218,19 @@ def test_without_watchfiles_it_names_the_command_to_install_it(offline: Shell) -
     assert run.stderr == (
         "error: `canoa worker --reload` needs watchfiles; install it with: pip install 'canoa[server]'\n"
     )
+
+
+async def test_after_a_change_the_node_registers_its_new_actions(corner: Corner, rabbit_url: str) -> None:
+    async with managing(Canoa("beside", broker=rabbit_url)) as manager:
+        corner.start("--node-id", "gw-7", "--layer", "edge", "--site", "natal")
+        before = await manager.registration()
+
+        corner.write(APP.replace("{word}", "second").replace("async def hold", "async def keep"))
+
+        left = await manager.registration()
+        after = await manager.registration()
+    assert (before.body.layer, before.headers[sapparchi.SITE]) == (Layer.EDGE, "natal")
+    assert before.body.actions == ["urn:sapparchi:Action:corner.word", "urn:sapparchi:Action:corner.hold"]
+    assert left.body.actions == []
+    assert after.body.actions == ["urn:sapparchi:Action:corner.word", "urn:sapparchi:Action:corner.keep"]
+    assert after.headers[sapparchi.INSTANCE] != before.headers[sapparchi.INSTANCE]

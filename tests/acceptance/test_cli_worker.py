@@ -38,6 +38,8 @@ def calls_are_answered(shell: Shell) -> bool:
         ([DEPOT, "--broker", "ftp://depot"], "use amqp://"),
         ([DEPOT, "--concurrency", "0"], "--concurrency"),
         ([DEPOT, "--layer", "basement"], "--layer"),
+        ([DEPOT, "--broker", "amqp://nowhere", "--node-id", "gw/7"], "use 1 to 128 letters"),
+        ([DEPOT, "--broker", "amqp://nowhere", "--site", "a\nb"], "can be printed"),
         ([DEPOT, "--log-level", "loud"], "--log-level"),
         ([DEPOT, "--metrics", "here"], "write --metrics 127.0.0.1:9420"),
     ],

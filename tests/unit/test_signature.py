@@ -196,3 +196,58 @@ def context_last(path: str, ctx: Context) -> None: ...
 def test_a_function_that_cannot_travel_is_no_action(function: Callable[..., Any], said: str) -> None:
     with pytest.raises(ActionDefinitionError, match=said):
         Signature(function, "shop.test")
+
+
+# --- What managers send: any value, which knows no parameters -----------------------------------------
+
+
+def one(value: Any) -> None: ...
+
+
+def one_and_more(ctx: Context, value: Any, loud: bool = False) -> None: ...
+
+
+def only_optional(value: int = 1) -> None: ...
+
+
+def two(left: int, right: int) -> None: ...
+
+
+def nothing(ctx: Context) -> None: ...
+
+
+def gathers(*values: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "data", "body"),
+    [
+        (one, b'{"value": 1}', b'{"value": 1}'),
+        (one, b'{"other": 1}', b'{"value":{"other": 1}}'),
+        (one, b'{"value": 1, "other": 2}', b'{"value":{"value": 1, "other": 2}}'),
+        (one, b"[1, 2]", b'{"value":[1, 2]}'),
+        (one, b"null", b'{"value":null}'),
+        (one, b"{}", b'{"value":{}}'),
+        (one_and_more, b'"text"', b'{"value":"text"}'),
+        (one_and_more, b'{"value": 1, "loud": true}', b'{"value": 1, "loud": true}'),
+        (only_optional, b"{}", b"{}"),
+        (only_optional, b"7", b'{"value":7}'),
+        (two, b'{"left": 1, "right": 2}', b'{"left": 1, "right": 2}'),
+        (two, b"[1, 2]", b"[1, 2]"),
+        (nothing, b'{"whatever": 1}', b"{}"),
+        (gathers, b'{"values": [1]}', b'{"values": [1]}'),
+        (gathers, b"[1]", b"[1]"),
+    ],
+)
+def test_a_routed_value_is_the_arguments_or_the_one_parameter(
+    function: Callable[..., Any], data: bytes, body: bytes
+) -> None:
+    assert Signature(function, "shop.test").routed_body(data) == body
+
+
+@pytest.mark.parametrize("data", [b'1, "loud": true', b"1} ", b"", b"\xff", b"[" * 100_000, b'{"value":'])
+def test_half_a_value_brings_no_parameters_of_its_own(data: bytes) -> None:
+    signature = Signature(one_and_more, "shop.test")
+
+    with pytest.raises((ArgumentsRefused, Undecodable)):
+        signature.decode(signature.routed_body(data), None)

@@ -137,6 +137,8 @@ class Registrations:
     async def _write_group(self, group: dict[NodeId, _Waiting]) -> None:
         rows: list[NodeRow] = []
         for node_id, waiting in list(group.items()):
+            if self._is_known(waiting.claim):
+                continue  # the group before had the same
             row = await self._row(waiting.claim)
             if row is not None:
                 rows.append(row)

@@ -1,4 +1,4 @@
-"""A worker is a node by itself: it registers, hears managers, registers again when it should and not more, and leaves."""
+"""A worker is a node by itself: it registers, hears managers, registers again when it should, and leaves."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Site:
 
     def chosen(self, *avoid: str, times: int = 1) -> list[str | None]:
         choices = [self.choose(*avoid) for _ in range(times)]
-        return [choice and choice.node_id for choice in choices]
+        return [None if choice is None else choice.node_id for choice in choices]
 
 
 @pytest.fixture

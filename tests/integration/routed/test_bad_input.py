@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from tests.integration.manager.site import eventually
+from tests.integration.routed.site import eventually
 
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.wire import sapparchi
 
 if TYPE_CHECKING:
-    from tests.integration.manager.site import Site
+    from tests.integration.routed.site import Site
 
     from canoa.manager.hosting import Hosted
 

@@ -1,0 +1,123 @@
+"""Managers on one broker and one store, with a bare node that speaks the published wire."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from tests.unit.manager.words import registration
+
+from canoa.broker import topology
+from canoa.broker.port import Binding, Publication, Queue
+from canoa.manager.nodes import Nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canoa.broker.port import Broker, Consumer, Delivery, Message
+    from canoa.manager.node_settings import NodeSettings
+    from canoa.manager.routing.port import Strategy
+    from canoa.store.routed_port import NodeRow
+    from canoa.vocabulary import NodeId
+
+WITHIN_S = 20.0
+
+
+class Town:
+    def __init__(self, new_broker: Callable[[], Broker], store: Any) -> None:
+        self._new_broker = new_broker
+        self.store = store
+        self.broker = new_broker()
+        self.managers: list[Nodes] = []
+        self.lost: list[tuple[NodeId, str]] = []
+        self.heard: dict[str, list[dict[str, Any]]] = {topology.NODES_ACK: [], topology.MANAGER_AVAILABLE: []}
+        self._brokers = [self.broker]
+        self._loops: dict[int, list[asyncio.Task[None]]] = {}
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> Town:
+        await self.broker.open()
+        queue = Queue(name="town", expires_s=60)
+        keys = [Binding(exchange=topology.AMQ_TOPIC, queue=queue.name, key=key) for key in self.heard]
+        await self.broker.consume(queue.name, self._on_delivery, prefetch=1000, topology=[queue, *keys])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for manager in list(self.managers):
+            await self.stop(manager)
+        for broker in self._brokers:
+            await broker.aclose()
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        self.heard[delivery.key].append(json.loads(delivery.message.body))
+        delivery.settle()
+        self._changed.set()
+
+    # --- Managers ---------------------------------------------------------------------------------------
+
+    async def start_manager(self, settings: NodeSettings | None = None, strategy: Strategy | None = None) -> Nodes:
+        broker = self._new_broker()
+        self._brokers.append(broker)
+        await broker.open()
+        name = f"manager-{len(self._brokers)}"
+        manager = Nodes(
+            broker, self.store, self.store, manager_id=name, lose=self._lose, settings=settings, strategy=strategy
+        )
+        await manager.open()
+        self._loops[id(manager)] = [asyncio.create_task(work, name=name) for name, work in manager.loops().items()]
+        self.managers.append(manager)
+        return manager
+
+    async def stop(self, manager: Nodes) -> None:
+        self.managers.remove(manager)
+        for loop in self._loops[id(manager)]:
+            loop.cancel()
+            with suppress(asyncio.CancelledError):
+                await loop
+        await manager.aclose()
+
+    async def _lose(self, node_id: NodeId, why: str) -> None:
+        self.lost.append((node_id, why))
+        self._changed.set()
+
+    # --- Nodes ------------------------------------------------------------------------------------------
+
+    async def listen(self, name: str) -> Consumer:
+        """As a worker does before it registers: on a connection of its own."""
+        broker = self._new_broker()
+        self._brokers.append(broker)
+        await broker.open()
+        queue = topology.node_queue_name(name)
+        return await broker.consume(queue, lambda delivery: None, prefetch=10, topology=topology.node_queue(name))
+
+    async def register(self, name: str = "gw-7", *, instance: str = "", **said: Any) -> None:
+        await self.publish(registration(name, instance=instance, **said))
+
+    async def send_step(self, manager: Nodes) -> None:
+        self.store.out = {"gw-7": 1}
+
+    async def publish(self, *messages: Message) -> None:
+        outcomes = await self.broker.publish_many(
+            [
+                Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.NODES_REGISTER, mandatory=False)
+                for message in messages
+            ]
+        )
+        assert set(outcomes) <= {None}
+
+    def acks(self, name: str = "gw-7") -> list[dict[str, Any]]:
+        return [ack for ack in self.heard[topology.NODES_ACK] if ack["nodeId"] == name]
+
+    async def until(self, holds: Callable[[], object], *, within_s: float = WITHIN_S) -> None:
+        """Whatever the town hears wakes it; what is only in a copy or the store is looked at now and then."""
+        async with asyncio.timeout(within_s):
+            while not holds():
+                self._changed.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.02):
+                        await self._changed.wait()
+
+    async def row(self, name: str = "gw-7") -> NodeRow | None:
+        return next((row for row in await self.store.nodes() if row.node_id == name), None)
