@@ -6,19 +6,33 @@ Two halves: what it knows of nodes and does for them (`nodes.py`), and its work 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from canoa.broker import topology
+from canoa.errors import CanoaError
+from canoa.execution.step_settings import StepSettings
 from canoa.logs import get_logger
 from canoa.manager.dispatch import Dispatch
 from canoa.manager.metrics import Figures, ManagerCollector, new_registry
 from canoa.manager.node_settings import NodeSettings
-from canoa.manager.registering import Registrations
+from canoa.manager.nodes import Nodes
+from canoa.manager.registering import left
+from canoa.recorder.times import now_ms
+from canoa.store.routed_port import Paid
 from canoa.wire.ids import new_client_id
 
 if TYPE_CHECKING:
-    from canoa.broker.port import Broker, Consumer
+    from collections.abc import AsyncIterator, Coroutine, Sequence
+
+    from canoa.broker.port import Broker, Consumer, Message
+    from canoa.execution.health import BreakerSettings
     from canoa.recorder.events import Events
-    from canoa.store.routed_port import RoutedStore
+    from canoa.store.port import Accepted
+    from canoa.store.routed_port import FullStore, Move, Moved, Verdict
+    from canoa.vocabulary import NodeId, TaskId
 
 log = get_logger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -11,10 +11,12 @@ from canoa.broker.port import HeaderValue, Message
 from canoa.errors import PayloadTooLarge, PlanRefused, Undecodable
 from canoa.execution.plan import Plan, Step
 from canoa.manager import requests
-from canoa.manager.requests import Request
 from canoa.vocabulary import ActionName
 from canoa.wire import sapparchi, task, trace
 from canoa.wire.ids import new_task_id
+
+if TYPE_CHECKING:
+    from canoa.manager.requests import Request
 
 NOW_MS = 1_700_000_000_000
 URN = "urn:sapparchi:Action:plant.double"

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from tests.integration.routed.site import eventually, steps_of
+from tests.integration.dispatch.site import eventually, steps_of
 
 from canoa.execution.plan import Plan, Step
 from canoa.store.routed_port import StepState, Verdict
@@ -14,7 +14,7 @@ from canoa.vocabulary import ActionName, TaskId
 from canoa.wire import sapparchi
 
 if TYPE_CHECKING:
-    from tests.integration.routed.site import Site
+    from tests.integration.dispatch.site import Site
 
 
 async def test_a_single_action_runs_at_a_node_and_its_result_goes_out_as_it_is(site: Site) -> None:

@@ -1,4 +1,4 @@
-"""A site with managers and nodes, in the words of the tests. Its nodes know the published wire, and nothing of Canoa."""
+"""A site with managers and nodes, in the words of the tests. Its nodes know the published wire and nothing else."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Site:
         node = Node(self.broker, node_id, {f"plant.{name}": function for name, function in actions.items()})
         await node.join()
         rows = manager.manager.nodes.catalogue.rows
-        await eventually(lambda: node_id in rows and bool(rows[node_id].actions))
+        await eventually(lambda: any(row.node_id == node_id and row.actions for row in rows.values()))
         return node
 
     # --- Tasks --------------------------------------------------------------------------------------------

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from tests.integration.routed.site import eventually
+from tests.integration.dispatch.site import eventually
 
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.wire import sapparchi
 
 if TYPE_CHECKING:
-    from tests.integration.routed.site import Site
+    from tests.integration.dispatch.site import Site
 
+    from canoa.broker.port import HeaderValue
     from canoa.manager.hosting import Hosted
 
 URN = "urn:sapparchi:Action:plant.double"
@@ -79,7 +80,8 @@ async def test_an_action_that_nobody_ever_offered_is_refused_at_once(site: Site)
 async def test_a_plan_in_a_header_that_is_none_is_refused(memory_site: Site) -> None:
     await memory_site.start_manager()
 
-    for number, value in enumerate(["{", 7, '{"name": "x", "steps": []}', "[" * 3000]):
+    values: list[HeaderValue] = ["{", 7, '{"name": "x", "steps": []}', "[" * 3000]
+    for number, value in enumerate(values):
         await memory_site.publish(_request(), message_id=f"bad-{number}", headers={sapparchi.PLAN: value})
         assert (await memory_site.failure(f"bad-{number}"))[0] == "refused"
 
