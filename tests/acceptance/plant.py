@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
-from tests.acceptance.kept_depot import TOKEN
+from tests.acceptance.kept_depot import TOKEN, asked
 from tests.acceptance.shell import CANOA, ROOT, Process, Shell
 
 from canoa import Canoa
@@ -154,3 +155,13 @@ async def until_true(look: Callable[[], Awaitable[bool]], within_s: float = WITH
     async with asyncio.timeout(within_s):
         while not await look():  # noqa: ASYNC110  # other processes do it
             await asyncio.sleep(0.05)
+
+
+async def counted(manager: Process, name: str) -> float:
+    """The sum of one of its metrics over all labels."""
+    _, text = await asked(manager, "/metrics")
+    return sum(map(float, re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)))
+
+
+async def has_counted(manager: Process, name: str, at_least: int) -> bool:
+    return await counted(manager, name) >= at_least

@@ -62,7 +62,7 @@ async def answering_routed(app: Canoa, desk: Desk) -> AsyncIterator[None]:
     """Offers what only managers can answer. Apart from the others, which recorders answer as well."""
     managers = app.twin(SYSTEM)
     _offer_routed(managers, desk)
-    async with managers.worker_with(WorkerSettings(concurrency=QUESTIONS_AT_ONCE, drain_s=DRAIN_S)):
+    async with managers.worker_with(WorkerSettings(concurrency=QUESTIONS_AT_ONCE, drain_s=DRAIN_S, join=False)):
         yield
 
 
