@@ -21,6 +21,8 @@ if typing.TYPE_CHECKING:
 
 _KINDS = inspect.Parameter
 _VARIADIC = (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD)
+_raw_value = msgspec.json.Decoder(msgspec.Raw).decode
+_raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _MUTABLE = (list, dict, set, bytearray, msgspec.Struct)
 
 
@@ -126,14 +128,14 @@ class Signature:
         if self._is_body(data) or (sole := self._sole_name) is None:
             return data
         try:
-            msgspec.json.decode(data, type=msgspec.Raw)  # a whole value: half a one could bring parameters of its own
+            _raw_value(data)  # a whole value: half a one could bring parameters of its own
         except (msgspec.DecodeError, RecursionError):
             return data
         return b'{"%s":%s}' % (sole.encode(), data)
 
     def _is_body(self, data: bytes) -> bool:
         try:
-            keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).keys()
+            keys = _raw_object(data).keys()
         except (msgspec.DecodeError, RecursionError):
             return False
         # Nothing is no argument where one must be given: then it is the value.

@@ -148,7 +148,9 @@ async def _submitted(desk: Desk, bodies: list[asked.Submit]) -> list[Submitted]:
     routed = [each for each in requests if isinstance(each, RoutedRequest)]
     if pool and routed:
         raise SettingError("some of these tasks are routed and some are not; submit them apart")
-    return await (desk.routed.submit(routed) if routed else desk.submit_many(pool))
+    if routed:
+        return await desk.routed.submit(routed)
+    return [await desk.submit(pool[0])] if len(pool) == 1 else await desk.submit_many(pool)
 
 
 async def _waited(desk: Desk, task_id: str, wait_s: float, stopping: Stopping) -> ResultView:

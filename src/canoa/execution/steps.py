@@ -61,6 +61,8 @@ class Effect(msgspec.Struct):
     due_ms: list[int] = []
     node_id: NodeId | None = None
     action: ActionName | None = None
+    step: str | None = None
+    queued_ms: int | None = None
     step_outcome: str | None = None
     outcome: Outcome | None = None  # of the task, if it ended
 
@@ -335,6 +337,9 @@ class Course:
         step.tell(story)
         self._effect.closed.append(self._request_id(step))
         self._effect.step_outcome = outcome
+        self._effect.step = self.outline.plan.steps[step.step].name
+        if told is not None and told.started_ms is not None:
+            self._effect.queued_ms = max(0, told.started_ms - last.sent_ms)
 
     def _end(self, at: int, outcome: Outcome, error: str | None, *, now_ms: int) -> None:
         self._set_ended(self.steps[at], outcome, error, now_ms=now_ms)

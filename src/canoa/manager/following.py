@@ -139,7 +139,7 @@ class Follower:
         self._tell(Changed(manager=self._manager_id, version=version))
 
     async def note_health(self, notes: Sequence[HealthNote]) -> None:
-        rows = await self._store.note_health(notes)
+        rows = await self._store.note_health(notes, settings=self._catalogue.settings.breaker)
         self._catalogue.take_breakers(rows)
         if rows:
             self._tell(Changed(manager=self._manager_id, breakers=rows))
@@ -155,7 +155,9 @@ class Follower:
             raise
 
     async def forget(self) -> None:
-        seen_before_ms = self._catalogue.now_ms() - int(self._catalogue.settings.forget_after_s * 1000)
+        """Counted from the newest sign there is: a clock that jumps ahead makes nobody old."""
+        latest_ms = min(self._catalogue.now_ms(), self._catalogue.signs.newest_ms())
+        seen_before_ms = latest_ms - int(self._catalogue.settings.forget_after_s * 1000)
         if await self._store.forget_nodes(seen_before_ms=seen_before_ms):
             await self.read_whole()
 

@@ -16,4 +16,4 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     touch_every_s: float = 10.0  # how often signs of life are written down
     forget_after_s: float = 86_400.0  # of a node nobody has seen; its actions are unknown from then on
     max_nodes: int = 10_000  # with actions; more are refused, since each costs every manager memory
-    breaker: BreakerSettings = BreakerSettings()  # the store's own rules are the defaults
+    breaker: BreakerSettings = BreakerSettings()

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from canoa.clock import Clock
     from canoa.manager.probing import Lose
     from canoa.manager.routing.port import Strategy
-    from canoa.store.port import Store
-    from canoa.store.routed_port import RoutedStore
+    from canoa.store.routed_port import FullStore
 
 
 class Nodes:
@@ -38,8 +37,7 @@ class Nodes:
     def __init__(
         self,
         broker: Broker,
-        store: Store,
-        routed: RoutedStore,
+        store: FullStore,
         *,
         manager_id: str,
         lose: Lose,
@@ -50,7 +48,7 @@ class Nodes:
         settings = settings or NodeSettings()
         self._broker = broker
         self.catalogue = Catalogue(settings, clock)
-        self.follower = Follower(broker, routed, self.catalogue, manager_id=manager_id)
+        self.follower = Follower(broker, store, self.catalogue, manager_id=manager_id)
         self.health = HealthNotes(self.catalogue, self.follower)
         self.router = Router(
             self.catalogue,
@@ -63,7 +61,6 @@ class Nodes:
         self.prober = Prober(
             broker,
             store,
-            routed,
             catalogue=self.catalogue,
             follower=self.follower,
             manager_id=manager_id,

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from canoa.broker import topology
-from canoa.errors import CanoaError, QueueMissing
+from canoa.errors import CanoaError
 from canoa.logs import get_logger
+from canoa.manager.listeners import listeners
 from canoa.manager.registering import left
 
 if TYPE_CHECKING:
     from canoa.broker.port import Broker
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.following import Follower
-    from canoa.store.port import Store
-    from canoa.store.routed_port import RoutedStore
+    from canoa.store.routed_port import FullStore
     from canoa.vocabulary import NodeId
 
 log = get_logger(__name__)
@@ -68,8 +67,7 @@ class Prober:
     def __init__(
         self,
         broker: Broker,
-        store: Store,
-        routed: RoutedStore,
+        store: FullStore,
         *,
         catalogue: Catalogue,
         follower: Follower,
@@ -78,7 +76,6 @@ class Prober:
     ) -> None:
         self._broker = broker
         self._store = store
-        self._routed = routed
         self._catalogue = catalogue
         self._follower = follower
         self._manager_id = manager_id
@@ -109,7 +106,7 @@ class Prober:
 
     async def look(self) -> None:
         """Those that had work out at the last look too are looked at: a quick step costs no look."""
-        busy = [node_id for node_id in await self._routed.queued_for() if node_id in self._catalogue.rows]
+        busy = [node_id for node_id in await self._store.queued_for() if node_id in self._catalogue.rows]
         before, self._looks = self._looks, {node_id: self._known(node_id) for node_id in busy}
         for node_id in busy:
             if node_id in before:
@@ -124,10 +121,7 @@ class Prober:
         now_s = self._catalogue.clock.monotonic_s()
         if self._catalogue.signs.age_s(node_id, now_s) < LOOK_EVERY_S:
             return  # it answers
-        try:
-            consumers = (await self._broker.depth(topology.node_queue_name(node_id))).consumers
-        except QueueMissing:
-            consumers = None
+        consumers = await listeners(self._broker, node_id)
         self._looks[node_id], why = judge(self._looks[node_id], consumers, now_s)
         if why is not None:
             await self._give_up(node_id, why)

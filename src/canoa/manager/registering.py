@@ -16,9 +16,10 @@ import msgspec
 
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
-from canoa.errors import BrokerUnreachable, QueueMissing, StoreFull, StoreUnreachable
+from canoa.errors import BrokerUnreachable, StoreFull, StoreUnreachable
 from canoa.logs import get_logger
 from canoa.manager.claims import Ages, Reason, Refused, is_doubtful, may_have, may_leave, read_claim
+from canoa.manager.listeners import listeners
 from canoa.manager.pacing import Pacer
 from canoa.manager.pools import DEFAULT_LIMITS
 from canoa.urn import action_urn
@@ -101,7 +102,7 @@ class Registrations:
 
     def _is_known(self, claim: NodeRow) -> bool:
         known = self._catalogue.rows.get(claim.node_id)
-        if known is None or known.fingerprint != claim.fingerprint:
+        if known is None or known.fingerprint != claim.fingerprint or _quarter(known.load) != _quarter(claim.load):
             return False
         return self._catalogue.learnt_s_ago(claim.node_id) < self._catalogue.settings.fingerprint_ttl_s
 
@@ -201,11 +202,7 @@ class Registrations:
         silence_s = self._catalogue.settings.silence_s
         if known is None or not is_doubtful(known, claim, ages=ages, silence_s=silence_s):
             return True
-        try:
-            consumers = (await self._broker.depth(topology.node_queue_name(claim.node_id))).consumers
-        except QueueMissing:
-            return may_have(known, claim, None)
-        return may_have(known, claim, consumers)
+        return may_have(known, claim, await listeners(self._broker, claim.node_id))
 
     # --- Answering ------------------------------------------------------------------------------------------
 
@@ -253,6 +250,11 @@ def left(row: NodeRow, now_ms: int) -> NodeRow:
     """It offers nothing any more. The limits of what it did stay: that is how its actions are still known."""
     limits = {action: row.limits.get(action, DEFAULT_LIMITS) for action in row.actions}
     return msgspec.structs.replace(row, actions=(), limits=limits, fingerprint="", registered_ms=now_ms)
+
+
+def _quarter(load: float | None) -> int | None:
+    """A load that moves a little is not worth a write."""
+    return None if load is None else int(load * 4)
 
 
 def _ignored(_: PublishOutcome) -> None:

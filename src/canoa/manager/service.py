@@ -58,7 +58,7 @@ class Manager:
         self._is_memory = is_memory
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self.nodes = Nodes(broker, store, store, manager_id=self.id, lose=self._lose, settings=settings.nodes)
+        self.nodes = Nodes(broker, store, manager_id=self.id, lose=self._lose, settings=settings.nodes)
         self._dispatch = Dispatch(
             broker,
             store,

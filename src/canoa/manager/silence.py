@@ -58,6 +58,9 @@ class Signs:
     def silent(self, nodes: Iterable[NodeId], now_s: float) -> frozenset[NodeId]:
         return frozenset(node_id for node_id in nodes if self.is_silent(node_id, now_s))
 
+    def newest_ms(self) -> int:
+        return max(self._stamp_ms.values(), default=0)
+
     def take_unwritten(self) -> dict[NodeId, int]:
         taken, self._unwritten = self._unwritten, {}
         return taken

@@ -34,6 +34,7 @@ from canoa.store.routed_port import (
     StepLost,
     Verdict,
 )
+from canoa.vocabulary import ActionName
 from canoa.wire.routed import reply
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class _Answer(msgspec.Struct):
     now_ms: int
     effect: Effect
     owed: list[Owed] = []
+    task: TaskRecord | None = None
 
 
 class _Work(msgspec.Struct):
@@ -354,7 +356,7 @@ class RoutedLedger:
         return self._tasks.get(plain(task_id)), self._courses.get(plain(task_id))
 
     def _did(self, task: TaskRecord, effect: Effect, now_ms: int, *, told: StepEnd | None = None) -> _Answer:
-        answer = _Answer(now_ms, effect)
+        answer = _Answer(now_ms, effect, task=task)
         self._follow(task, self._courses[task.id], effect, answer, told=told)
         return answer
 
@@ -393,8 +395,11 @@ def _moved(answer: _Answer) -> Moved:
     return Moved(
         verdict=effect.verdict,
         owed=tuple(answer.owed),
+        task_action=None if answer.task is None else ActionName(answer.task.action),
         node_id=effect.node_id,
         action=effect.action,
+        step=effect.step,
+        queued_ms=effect.queued_ms,
         outcome=effect.outcome,
         step_outcome=effect.step_outcome,
         due_ms=tuple(effect.due_ms),

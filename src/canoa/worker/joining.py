@@ -41,7 +41,7 @@ class Joined:
         self._estimate = RunEstimate()
         self._prefetch = prefetch_for(concurrency, self._estimate, None)
         answerer = Answerer(settler, identity.node_id)
-        routed = {
+        routed: dict[str, RoutedOffer] = {
             each.name: RoutedOffer(each, settler, answerer, queue=self.node.queue, estimate=self._estimate)
             for each in offers
         }

@@ -10,7 +10,7 @@ import asyncio
 import os
 from contextlib import suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -28,7 +28,7 @@ from canoa.worker import registration
 from canoa.worker.registration import State, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from canoa.broker.port import Broker, Consumer, Delivery, OnDelivery, PublishOutcome
     from canoa.worker.health_page import HealthPage
@@ -112,14 +112,11 @@ class Node:
         """Whatever managers said meanwhile is lost, and they may take us for gone."""
         self._feed(registration.Renewed())
 
-    async def wait_ended(self) -> None:
-        """Never returns while the node can hear and be reached."""
+    def duties(self) -> list[Coroutine[Any, Any, None]]:
+        """What runs as long as the node does; one that raises makes it deaf."""
         assert self._hearing is not None
-        async with asyncio.TaskGroup() as waits:
-            waits.create_task(self._hearing.wait_ended())
-            waits.create_task(self.consumer.wait_ended())
-            if self._page is not None:
-                waits.create_task(self._poll(self._page))
+        polls = [] if self._page is None else [self._poll(self._page)]
+        return [self._hearing.wait_ended(), self.consumer.wait_ended(), *polls]
 
     # --- Hearing --------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from canoa.worker.answering import Answer, failure, message_id_of
 from canoa.worker.offer import Encoded, Offer
 
 if TYPE_CHECKING:
+    from canoa.execution.policy import Policy
     from canoa.execution.prefetch import RunEstimate
     from canoa.wire.sapparchi import NodeMessage
     from canoa.wire.task import Task
@@ -98,6 +99,10 @@ class RoutedOffer(Offer):
             max_payload_bytes=pool.max_payload_bytes,
         )
         self._answerer = answerer
+
+    def policy_for(self, known: Task) -> Policy:
+        """Managers send the time limit along, and mostly the action's own."""
+        return self.policy if known.timeout_s == self.policy.timeout_s else super().policy_for(known)
 
     # --- Ends -----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from canoa.broker.port import HeaderValue, Message
 from canoa.errors import PayloadTooLarge, Undecodable, WrongUse
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
-from canoa.urn import action_name
+from canoa.urn import ACTION_PREFIX, action_name
 from canoa.wire import packing, result, sapparchi, task, trace
 from canoa.wire.codec import ContentType
 from canoa.wire.sapparchi import NodeMessage
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from canoa.broker.port import Delivery
-    from canoa.vocabulary import ActionName
     from canoa.worker.answering import Answerer
     from canoa.worker.settling import Settler
 
@@ -41,7 +40,7 @@ class _Half(msgspec.Struct):
 class Unicast:
     def __init__(
         self,
-        offers: Mapping[ActionName, RoutedOffer],
+        offers: Mapping[str, RoutedOffer],
         answerer: Answerer,
         settler: Settler,
         *,
@@ -68,10 +67,11 @@ class Unicast:
     def _offer_of(self, request: NodeMessage) -> RoutedOffer:
         if not request.request_id:
             raise Undecodable("the message has no requestID; send one, unique per attempt")
-        name = action_name(request.action_to)
-        if name not in self._offers:
+        offer = self._offers.get(request.action_to.removeprefix(ACTION_PREFIX))
+        if offer is None:
+            name = action_name(request.action_to)
             raise WrongUse(f"this node does not offer {name}; it offers {', '.join(self._offers)}"[:500])
-        return self._offers[name]
+        return offer
 
     def _refuse(self, delivery: Delivery, body: bytes, why: Exception) -> None:
         self.refused += 1
@@ -109,14 +109,14 @@ def _as_of_the_pool(message: Message, request: NodeMessage, offer: RoutedOffer) 
 
 def _headers(given: Mapping[str, HeaderValue], request: NodeMessage) -> Mapping[str, HeaderValue]:
     """With the task's trace and a key that stays over attempts, where the manager gave none. Retries are its own."""
-    headers = {name: value for name, value in given.items() if name != task.RETRIES}
+    headers = dict(given)
+    headers.pop(task.RETRIES, None)
     parts = sapparchi.parse_request_id(request.request_id)
     if parts is None:
         return headers
     task_id, step, _, _ = parts
     headers.setdefault(sapparchi.TASK, task_id)
     headers.setdefault(task.IDEMPOTENCY_KEY, f"{task_id}.{step}")
-    traced = trace.parse(f"00-{task_id}-{task_id[16:]}-01")
-    if traced is not None:
-        headers.setdefault(trace.TRACEPARENT, traced.format())
+    if trace.TRACEPARENT not in headers and (traced := trace.parse(f"00-{task_id}-{task_id[16:]}-01")):
+        headers[trace.TRACEPARENT] = traced.format()
     return headers

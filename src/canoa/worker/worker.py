@@ -189,8 +189,8 @@ class Worker:
         for offer in self._offers:
             for consumer in offer.consumers:
                 self._spawn(consumer.wait_ended(), f"watch[{consumer.queue}]")
-        if self._joined is not None:
-            self._spawn(self._joined.node.wait_ended(), "watch[node]")
+        for duty in self._joined.node.duties() if self._joined is not None else ():
+            self._spawn(duty, "node")
         for offer in self._offers:
             limit_s = offer.policy.timeout_s
             if not self._app.settings.is_memory and limit_s is not None and limit_s > CONSUMER_TIMEOUT_S:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from canoa.errors import UnknownAction, UnknownTask
 from canoa.recorder.desk import Desk
 from canoa.recorder.metrics import RecorderStats
+from canoa.recorder.routed_desk import RoutedDesk
 from canoa.recorder.views import (
     ActionView,
     LetterPage,
@@ -54,6 +55,7 @@ WAITING = TaskView(
 class PaperDesk(Desk):
     def __init__(self) -> None:  # not of a recorder
         self._stats = RecorderStats()
+        self.routed = RoutedDesk(max_payload_bytes=100_000)
         self.requests: list[Request] = []
         self.asked: dict[str, Any] = {}
         self.error: Exception | None = None

@@ -25,6 +25,15 @@ GUARDED = [
     ("GET", "/api/v1/tasks/x"),
     ("GET", "/api/v1/tasks/x/result"),
     ("POST", "/api/v1/tasks/x/cancel"),
+    ("GET", "/api/v1/tasks/x/steps"),
+    ("GET", "/api/v1/tasks/x/steps/{step}"),
+    ("POST", "/api/v1/tasks/x/rerun"),
+    ("GET", "/api/v1/plans"),
+    ("GET", "/api/v1/plans/{name}"),
+    ("PUT", "/api/v1/plans/{name}"),
+    ("GET", "/api/v1/nodes"),
+    ("GET", "/api/v1/nodes/{node_id}"),
+    ("GET", "/api/v1/catalogue"),
     ("GET", "/api/v1/dead"),
     ("GET", "/api/v1/dead/x"),
     ("POST", "/api/v1/dead/redrive"),
@@ -63,12 +72,19 @@ def test_every_path_of_the_api_was_tried_without_the_token(app: Canoa) -> None:
     paths = {(method.upper(), path) for path, methods in api.openapi()["paths"].items() for method in methods}
 
     tried = {(method, path.replace("/x", "/{task_id}")) for method, path in GUARDED}
-    assert paths - tried == {("GET", "/healthz"), ("GET", "/readyz")}
+    assert paths - tried == {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/actuator/health")}
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 async def test_the_probes_need_no_token(api: httpx.AsyncClient, path: str) -> None:
     assert (await api.get(path, headers={"Authorization": ""})).status_code == 200
+
+
+async def test_a_node_asks_without_a_token_whether_a_manager_works(api: httpx.AsyncClient) -> None:
+    asked = await api.get("/actuator/health", headers={"Authorization": ""})
+
+    assert asked.status_code == 503
+    assert asked.json() == {"status": "DOWN", "reason": "no manager runs here"}
 
 
 async def test_a_browser_may_read_the_documents_with_the_token_as_password(api: httpx.AsyncClient) -> None:

@@ -1,27 +1,33 @@
-"""Managers on both brokers, with a SQLite file."""
+"""A town of managers and nodes, on both brokers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.manager.fake_store import FakeStore
 from tests.integration.manager.town import Town
 
 from canoa.broker.memory import MemoryBroker, MemoryHub
 from canoa.broker.rabbitmq import RabbitBroker
+from canoa.store.opening import new_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from canoa.store.routed_port import FullStore
 
 
 @pytest.fixture
-def routed_store() -> FakeStore:
-    return FakeStore()
+async def routed_store(tmp_path: Path) -> AsyncIterator[FullStore]:
+    store = new_store(f"sqlite:///{tmp_path / 'canoa.db'}")
+    await store.open()
+    yield store
+    await store.aclose()
 
 
 @pytest.fixture(params=["memory", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
-async def town(request: pytest.FixtureRequest, routed_store: FakeStore) -> AsyncIterator[Town]:
+async def town(request: pytest.FixtureRequest, routed_store: FullStore) -> AsyncIterator[Town]:
     """For what depends on the broker."""
     hub = MemoryHub()
     url = "" if request.param == "memory" else request.getfixturevalue("rabbit_url")
@@ -30,7 +36,7 @@ async def town(request: pytest.FixtureRequest, routed_store: FakeStore) -> Async
 
 
 @pytest.fixture
-async def memory_town(routed_store: FakeStore) -> AsyncIterator[Town]:
+async def memory_town(routed_store: FullStore) -> AsyncIterator[Town]:
     """For what no broker changes."""
     hub = MemoryHub()
     async with Town(lambda: MemoryBroker(hub), routed_store) as town:

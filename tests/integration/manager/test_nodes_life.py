@@ -93,7 +93,7 @@ async def test_signs_of_life_are_written_together_and_are_no_change(memory_town:
 
 async def test_a_node_that_was_forgotten_is_known_nowhere(memory_town: Town) -> None:
     town = memory_town
-    manager = await town.start_manager(NodeSettings(forget_after_s=-60))
+    manager = await town.start_manager(NodeSettings(forget_after_s=-60, touch_every_s=3600))
     await registered(town)
 
     await manager.follower.forget()

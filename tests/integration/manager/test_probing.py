@@ -65,6 +65,18 @@ async def test_a_foreign_node_with_another_queue_is_not_judged_by_one_it_never_h
     assert town.lost == []
 
 
+async def test_a_foreign_node_with_a_queue_of_its_own_is_there_as_long_as_that(town: Town) -> None:
+    manager = await town.start_manager()
+    await town.listen(GW, exclusive=True)
+    await registered(town, instance="i1")
+    await town.send_step(manager)
+
+    for _ in range(5):
+        await manager.prober.look()
+
+    assert town.lost == []
+
+
 async def test_of_two_managers_one_looks(memory_town: Town) -> None:
     town = memory_town
     first, second = [await town.start_manager() for _ in range(2)]

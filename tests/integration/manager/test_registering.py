@@ -149,6 +149,19 @@ async def test_an_unchanged_registration_is_written_again_once_the_fingerprint_i
     assert again.registered_ms == first.registered_ms
 
 
+async def test_a_load_is_written_when_it_moved_by_much(memory_town: Town) -> None:
+    town = memory_town
+    await town.start_manager(NodeSettings(ack_every_s=0.01))
+    for load in (0.0, 0.1, 0.9):
+        await town.register(headers={sapparchi.LOAD: load})
+        before = len(town.acks())
+        await town.until(lambda before=before: len(town.acks()) > before)  # type: ignore[misc]
+
+    row = await town.row()
+    assert row is not None
+    assert (row.load, row.version) == (0.9, 2)
+
+
 # --- Bad input ---------------------------------------------------------------------------------------------
 
 

@@ -7,11 +7,14 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tests.unit.manager.words import registration
+from tests.contract.store.routed_words import begin
+from tests.unit.manager.words import RESIZE, registration
 
 from canoa.broker import topology
 from canoa.broker.port import Binding, Publication, Queue
+from canoa.execution.plan import Plan, Step
 from canoa.manager.nodes import Nodes
+from canoa.store.routed_port import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,14 +22,14 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker, Consumer, Delivery, Message
     from canoa.manager.node_settings import NodeSettings
     from canoa.manager.routing.port import Strategy
-    from canoa.store.routed_port import NodeRow
+    from canoa.store.routed_port import FullStore, NodeRow
     from canoa.vocabulary import NodeId
 
 WITHIN_S = 20.0
 
 
 class Town:
-    def __init__(self, new_broker: Callable[[], Broker], store: Any) -> None:
+    def __init__(self, new_broker: Callable[[], Broker], store: FullStore) -> None:
         self._new_broker = new_broker
         self.store = store
         self.broker = new_broker()
@@ -62,9 +65,7 @@ class Town:
         self._brokers.append(broker)
         await broker.open()
         name = f"manager-{len(self._brokers)}"
-        manager = Nodes(
-            broker, self.store, self.store, manager_id=name, lose=self._lose, settings=settings, strategy=strategy
-        )
+        manager = Nodes(broker, self.store, manager_id=name, lose=self._lose, settings=settings, strategy=strategy)
         await manager.open()
         self._loops[id(manager)] = [asyncio.create_task(work, name=name) for name, work in manager.loops().items()]
         self.managers.append(manager)
@@ -84,19 +85,27 @@ class Town:
 
     # --- Nodes ------------------------------------------------------------------------------------------
 
-    async def listen(self, name: str) -> Consumer:
+    async def listen(self, name: str, *, exclusive: bool = False) -> Consumer:
         """As a worker does before it registers: on a connection of its own."""
+        declared = (
+            [Queue(name=topology.node_queue_name(name), exclusive=True)] if exclusive else topology.node_queue(name)
+        )
         broker = self._new_broker()
         self._brokers.append(broker)
         await broker.open()
         queue = topology.node_queue_name(name)
-        return await broker.consume(queue, lambda delivery: None, prefetch=10, topology=topology.node_queue(name))
+        return await broker.consume(queue, lambda delivery: None, prefetch=10, topology=declared)
 
     async def register(self, name: str = "gw-7", *, instance: str = "", **said: Any) -> None:
         await self.publish(registration(name, instance=instance, **said))
 
     async def send_step(self, manager: Nodes) -> None:
-        self.store.out = {"gw-7": 1}
+        """A task of one step; the router knows one node for it."""
+        plan = Plan(name=RESIZE, steps=(Step(name="resize", action=RESIZE),))
+        at_ms = manager.catalogue.now_ms()
+        moved = await self.store.advance([begin("task", plan, at_ms=at_ms)], manager.router)
+        assert moved[0].verdict is Verdict.TAKEN
+        assert list(await self.store.queued_for()) == ["gw-7"]
 
     async def publish(self, *messages: Message) -> None:
         outcomes = await self.broker.publish_many(

@@ -1,0 +1,65 @@
+"""One row per node: what people look for first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from canoa.cli.nodes import COLUMNS, ago, row
+from canoa.recorder.routed_views import NodeView
+
+NOW = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
+
+NODE = NodeView(
+    id="gw-7",
+    layer="FOG",
+    site="natal",
+    type="canoa",
+    protocol="AMQP",
+    endpoint="",
+    actions=["continuum.fetch", "continuum.report"],
+    state="here",
+    health="OK",
+    action_health={},
+    load=0.25,
+    queued=3,
+    registered_at=NOW,
+    seen_at=NOW - timedelta(seconds=12),
+)
+
+
+def test_a_row_says_where_a_node_stands_and_how_it_is() -> None:
+    assert dict(zip(COLUMNS, row(NODE, NOW), strict=True)) == {
+        "node": "gw-7",
+        "layer": "FOG",
+        "site": "natal",
+        "protocol": "AMQP",
+        "health": "OK",
+        "last seen": "12 s ago",
+        "load": "25 %",
+        "queued": "3",
+        "actions": "continuum.fetch, continuum.report",
+    }
+
+
+def test_an_action_that_is_down_is_named_beside_the_node() -> None:
+    assert "WARNING (continuum.fetch DOWN)" in row(
+        replace(NODE, health="WARNING", action_health={"continuum.fetch": "DOWN"}), NOW
+    )
+
+
+def test_a_node_that_is_not_there_says_so_in_place_of_its_health() -> None:
+    assert "silent" in row(replace(NODE, state="silent"), NOW)
+    assert "left" in row(replace(NODE, state="left", actions=[]), NOW)
+
+
+def test_ages_have_the_unit_that_reads_best() -> None:
+    assert [ago(each) for each in (-5, 0.4, 1, 119, 120, 7_200, 200_000)] == [
+        "now",
+        "now",
+        "1 s ago",
+        "119 s ago",
+        "2 min ago",
+        "2 h ago",
+        "2 d ago",
+    ]

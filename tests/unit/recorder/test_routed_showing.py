@@ -1,0 +1,118 @@
+"""What the desk tells about steps and nodes, from the managers' rows."""
+
+from __future__ import annotations
+
+from canoa.execution.health import BreakerSettings
+from canoa.execution.outcome import Outcome
+from canoa.execution.plan import Plan, Step
+from canoa.recorder import routed_showing as showing
+from canoa.recorder.routed_views import NodeView
+from canoa.store.routed_port import AttemptRow, BreakerRow, NodeRow, StepRow, StepState
+from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
+from canoa.wire.sapparchi import ActionLimits
+
+NOW_MS = 1_750_000_000_000
+FETCH = ActionName("continuum.fetch")
+PLAN = Plan(name="power-factor", steps=(Step(name="fetch", action=FETCH),))
+SETTINGS = BreakerSettings(max_failures=3, down_ms=60_000)
+
+
+def step(*attempts: AttemptRow, ready_ms: int | None = NOW_MS) -> StepRow:
+    return StepRow(
+        task_id=TaskId("t"),
+        step=0,
+        name="fetch",
+        action=FETCH,
+        state=StepState.ENDED,
+        outcome=Outcome.OK,
+        ready_ms=ready_ms,
+        attempts=attempts,
+    )
+
+
+def attempt(sent_ms: int, started_ms: int | None = None, ended_ms: int | None = None, number: int = 1) -> AttemptRow:
+    return AttemptRow(
+        attempt=number,
+        node_id=NodeId("edge-1"),
+        why="",
+        sent_ms=NOW_MS + sent_ms,
+        started_ms=None if started_ms is None else NOW_MS + started_ms,
+        ended_ms=None if ended_ms is None else NOW_MS + ended_ms,
+    )
+
+
+def times(row: StepRow) -> list[tuple[int | None, int | None, int | None]]:
+    return [(each.queued_ms, each.travelled_ms, each.ran_ms) for each in showing.step(row, PLAN).attempts]
+
+
+def test_an_attempt_queued_travelled_and_ran() -> None:
+    assert times(step(attempt(2, 7, 38))) == [(2, 5, 31)]
+
+
+def test_a_later_attempt_queued_since_the_one_before_it_ended() -> None:
+    assert times(step(attempt(2, 7, 38), attempt(138, 140, 150, number=2))) == [(2, 5, 31), (100, 2, 10)]
+
+
+def test_what_is_not_known_is_not_made_up() -> None:
+    assert times(step(attempt(2), ready_ms=None)) == [(None, None, None)]
+
+
+def test_a_node_whose_clock_is_behind_did_not_start_before_it_was_sent() -> None:
+    assert times(step(attempt(5_000, 3_000, 3_010))) == [(5_000, 0, 10)]
+
+
+# --- Nodes ----------------------------------------------------------------------------------------------
+
+
+def node(node_id: str, *, layer: Layer = Layer.FOG, seen_ms: int = NOW_MS, left: bool = False) -> NodeRow:
+    return NodeRow(
+        node_id=NodeId(node_id),
+        layer=layer,
+        actions=() if left else (FETCH,),
+        limits={FETCH: ActionLimits(timeout=5_000, retry=1)},
+        seen_ms=seen_ms,
+        registered_ms=NOW_MS,
+    )
+
+
+def breaker(node_id: str, *, action: str = "", failures: int, down_until_ms: int = 0) -> BreakerRow:
+    return BreakerRow(node_id=NodeId(node_id), action=action, failures=failures, down_until_ms=down_until_ms)
+
+
+def shown(*rows: NodeRow, breakers: tuple[BreakerRow, ...] = ()) -> list[NodeView]:
+    queued = {NodeId("gw-7"): 3}
+    return showing.nodes(rows, breakers, queued, now_ms=NOW_MS, settings=SETTINGS, silent_after_s=150)
+
+
+def test_nodes_stand_from_the_edge_to_the_cloud() -> None:
+    rows = [node("a", layer=Layer.CLOUD), node("c", layer=Layer.EDGE), node("b", layer=Layer.EDGE), node("d")]
+
+    assert [each.id for each in shown(*rows)] == ["b", "c", "d", "a"]
+
+
+def test_a_node_is_here_silent_or_left() -> None:
+    rows = [node("a"), node("b", seen_ms=NOW_MS - 150_001), node("c", left=True)]
+
+    assert [each.state for each in shown(*rows)] == ["here", "silent", "left"]
+
+
+def test_health_is_told_of_the_node_and_of_each_action_that_is_not_well() -> None:
+    down = breaker("gw-7", action=FETCH, failures=3, down_until_ms=NOW_MS + 1_000)
+
+    [told] = shown(node("gw-7"), breakers=(breaker("gw-7", failures=1), down))
+
+    assert (told.health, told.action_health, told.queued) == ("WARNING", {FETCH: "DOWN"}, 3)
+
+
+def test_the_catalogue_names_those_who_can_run_an_action_now() -> None:
+    rows = [node("a"), node("b"), node("c", seen_ms=0), node("d"), node("e", left=True)]
+    breakers = (
+        breaker("b", failures=3, down_until_ms=NOW_MS + 1_000),
+        breaker("d", action=FETCH, failures=3, down_until_ms=NOW_MS + 1_000),
+    )
+
+    [entry] = showing.catalogue(rows, shown(*rows, breakers=breakers))
+
+    assert (entry.action, entry.urn) == (FETCH, "urn:sapparchi:Action:continuum.fetch")
+    assert (entry.nodes, entry.layers) == (["a"], ["FOG"])
+    assert (entry.timeout_ms, entry.retry) == (5_000, 1)
