@@ -11,7 +11,7 @@ import atexit
 import concurrent.futures
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from canoa.client.loop_thread import LoopThread
 from canoa.errors import DeliveryUnknown, WrongUse
@@ -29,6 +29,14 @@ T = TypeVar("T")
 
 LOOK_EVERY_S = 0.5
 """How often a waiting thread makes sure that its loop still runs: a loop that stopped never answers."""
+
+
+class Submittable(Protocol[P, R]):
+    """An action or a plan, or `using(...)` of one."""
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Handle[R]]: ...
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]: ...
 
 
 class SyncHandle(Generic[R]):
@@ -55,20 +63,18 @@ class SyncHandle(Generic[R]):
 
 
 class SyncApp:
-    """`app.sync`. `action` may also be `action.using(...)`."""
+    """`app.sync`. An action or a plan may also be `action.using(...)`, `plan.using(...)`."""
 
     def __init__(self, app: Canoa) -> None:
         self._app = app
         self._own: LoopThread | None = None
         self._lock = threading.Lock()
 
-    def submit(
-        self, action: Action[P, Any, R] | Submitting[P, R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> SyncHandle[R]:
-        return SyncHandle(self, self.run(action.submit(*args, **kwargs)))
+    def submit(self, what: Submittable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> SyncHandle[R]:
+        return SyncHandle(self, self.run(what.submit(*args, **kwargs)))
 
-    def call(self, action: Action[P, Any, R] | Submitting[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.run(action.call(*args, **kwargs))
+    def call(self, what: Submittable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.run(what.call(*args, **kwargs))
 
     def submit_many(
         self, action: Action[..., Any, R] | Submitting[..., R], calls: Iterable[Any]

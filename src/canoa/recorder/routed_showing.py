@@ -50,11 +50,14 @@ def step(row: StepRow, plan: Plan) -> StepView:
 
 
 def _attempts(row: StepRow) -> list[AttemptView]:
-    ready_ms = row.ready_ms
+    """A step is ready again after every attempt, once it has waited long enough; its row knows the last time only. An
+    earlier one queued since the attempt before it ended."""
+    free_ms: int | None = None
     shown: list[AttemptView] = []
     for each in row.attempts:
-        shown.append(_attempt(each, ready_ms))
-        ready_ms = each.ended_ms or each.sent_ms
+        known = [at_ms for at_ms in (free_ms, row.ready_ms) if at_ms is not None and at_ms <= each.sent_ms]
+        shown.append(_attempt(each, max(known, default=None)))
+        free_ms = each.ended_ms or each.sent_ms
     return shown
 
 

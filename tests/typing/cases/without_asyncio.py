@@ -1,6 +1,6 @@
 """What a type checker sees of `app.sync`: types as asserted, and an error wherever one is ignored."""
 
-from typing import assert_type
+from typing import Any, assert_type
 
 from canoa import Canoa, Context
 from canoa.client.sync import SyncHandle
@@ -18,6 +18,10 @@ def plain(ctx: Context, number: int) -> float:
     return number / 2
 
 
+plan = app.plan("thumbnails")
+plan.step(resize, plan.input["path"])
+
+
 def blocking() -> None:
     assert_type(app.sync.call(resize, "a.png", width=3), str)
     assert_type(app.sync.call(plain, 4), float)
@@ -25,6 +29,9 @@ def blocking() -> None:
     assert_type(app.sync.submit(plain, 4), SyncHandle[float])
     assert_type(app.sync.submit_many(plain, [1]), list[SyncHandle[float]])
     assert_type(app.sync.call(resize.using(retry=1), "a.png"), str)
+
+    assert_type(app.sync.submit(plan, path="a.png"), SyncHandle[Any])
+    assert_type(app.sync.call(plan.using(idempotency_key="monday"), path="a.png"), Any)
 
     for text in app.sync.map(resize, ["a.png"]):
         assert_type(text, str)

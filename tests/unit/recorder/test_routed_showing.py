@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from canoa.execution.health import BreakerSettings
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
 from canoa.recorder import routed_showing as showing
-from canoa.recorder.routed_views import NodeView
 from canoa.store.routed_port import AttemptRow, BreakerRow, NodeRow, StepRow, StepState
 from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
 from canoa.wire.sapparchi import ActionLimits
+
+if TYPE_CHECKING:
+    from canoa.recorder.routed_views import NodeView
 
 NOW_MS = 1_750_000_000_000
 FETCH = ActionName("continuum.fetch")
@@ -51,6 +55,12 @@ def test_an_attempt_queued_travelled_and_ran() -> None:
 
 def test_a_later_attempt_queued_since_the_one_before_it_ended() -> None:
     assert times(step(attempt(2, 7, 38), attempt(138, 140, 150, number=2))) == [(2, 5, 31), (100, 2, 10)]
+
+
+def test_the_pause_before_the_last_attempt_is_no_queue() -> None:
+    retried = step(attempt(2, 7, 38), attempt(138, 140, 150, number=2), ready_ms=NOW_MS + 130)
+
+    assert times(retried) == [(None, 5, 31), (8, 2, 10)]
 
 
 def test_what_is_not_known_is_not_made_up() -> None:
