@@ -8,10 +8,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help up test check lint bench-pool bench-keep torture-pool torture-keep format lock clean rabbitmq postgresql
+.PHONY: help up test check lint bench-pool bench-keep bench-manager torture-pool torture-keep torture-manager format lock clean rabbitmq postgresql
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 up: .venv/ready ## Run the example app: a worker and its API on 127.0.0.1:8420
 	@exec $(BIN)/canoa up examples.shop:app
@@ -35,11 +35,18 @@ bench-keep: .venv-bench/canoa rabbitmq postgresql ## Measure kept results beside
 	@.ci/apt-install redis-server=redis-server
 	@$(BENCH)/python -m benchmarks.keep
 
+bench-manager: .venv-bench/canoa rabbitmq postgresql ## Measure managers beside Celery, into build/bench/manager.json
+	@.ci/apt-install redis-server=redis-server
+	@$(BENCH)/python -m benchmarks.manager
+
 torture-pool: .venv/ready rabbitmq ## Kill workers a thousand times in twenty minutes and miss no result
 	@$(BIN)/python -m tests.torture.pool --minutes 20 --kills 1000
 
 torture-keep: .venv/ready ## Kill `canoa up` a hundred times under load and miss no result
 	@$(BIN)/python -m tests.torture.keep --kills 100
+
+torture-manager: .venv/ready rabbitmq postgresql ## Kill one of two managers a hundred times under load and miss no result
+	@$(BIN)/python -m tests.torture.manager --kills 100
 
 format: .venv/ready ## Put the code into shape
 	@$(BIN)/ruff format .

@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 import socket
 import struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 METHOD, HEADER, BODY = 1, 2, 3
 HEAD = struct.Struct(">BHI")
@@ -33,6 +36,20 @@ def frame(kind: int, channel: int, payload: bytes) -> bytes:
 
 def method(channel: int, of_class: int, number: int, arguments: bytes = b"") -> bytes:
     return frame(METHOD, channel, struct.pack(">HH", of_class, number) + arguments)
+
+
+def table(entries: Mapping[str, str]) -> bytes:
+    return long(b"".join(short(name) + b"S" + long(value.encode()) for name, value in entries.items()))
+
+
+def publication(exchange: str, key: str, body: bytes) -> bytes:
+    """The frames of a persistent message without headers; the body fits in one."""
+    properties = struct.pack(">HB", 0x1000, 2)  # delivery mode: persistent
+    return (
+        method(1, 60, 40, b"\0\0" + short(exchange) + short(key) + b"\0")
+        + frame(HEADER, 1, struct.pack(">HHQ", 60, 0, len(body)) + properties)
+        + frame(BODY, 1, body)
+    )
 
 
 class Look(NamedTuple):
@@ -82,6 +99,14 @@ class Link:
     def declare(self, queue: str) -> None:
         """A durable classic queue without arguments."""
         self.ask(method(1, 50, 10, b"\0\0" + short(queue) + b"\x02" + long(b"")))
+
+    def declare_exchange(self, exchange: str, kind: str) -> None:
+        """Durable, without arguments."""
+        self.ask(method(1, 40, 10, b"\0\0" + short(exchange) + short(kind) + b"\x02" + long(b"")))
+
+    def bind(self, queue: str, exchange: str, *, key: str = "", headers: Mapping[str, str] = {}) -> None:
+        where = b"\0\0" + short(queue) + short(exchange) + short(key)
+        self.ask(method(1, 50, 20, where + b"\0" + table(headers)))
 
     def look(self, queue: str) -> Look | None:
         """What is in it, or None when there is no such queue."""

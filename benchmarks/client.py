@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from benchmarks.contestant import Contestant
+    from benchmarks.contestant import Contestant, Planner
 
 
 def load(module: str) -> Contestant:
@@ -47,8 +47,12 @@ def play(contestant: Contestant, role: str, *, count: int, payload: str) -> floa
             return contestant.gather(count, payload)
         case "call":
             return contestant.call(count, payload)
+        case "chain":
+            return cast("Planner", contestant).chain(count, payload)
+        case "fanout":
+            return cast("Planner", contestant).fanout(count, payload)
         case _:
-            raise SystemExit(f"unknown role {role!r}; use submit, fill, gather, call or describe")
+            raise SystemExit(f"unknown role {role!r}; use submit, fill, gather, call, chain, fanout or describe")
 
 
 def main() -> None:

@@ -46,6 +46,16 @@ class Contestant(Protocol):
         """Submit one and wait for its result, `count` times; seconds each."""
 
 
+class Planner(Contestant, Protocol):
+    """One that also runs plans: each step returns its payload, every result is kept."""
+
+    def chain(self, count: int, payload: str) -> float:
+        """Submit plans of three steps, one after the other; seconds until all their results are there."""
+
+    def fanout(self, count: int, payload: str) -> float:
+        """The same with one step, then ten side by side, then one that gets what the ten gave."""
+
+
 class Description(msgspec.Struct, frozen=True):
     """What a contestant says about itself."""
 

@@ -27,6 +27,7 @@ Figures = dict[str, dict[str, list[float]]]
 class Unit(enum.StrEnum):
     PER_SECOND = "1/s"
     MILLISECONDS = "ms"
+    MICROSECONDS = "us"
     MEBIBYTES = "MiB"
     PERCENT = "%"
 

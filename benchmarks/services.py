@@ -24,8 +24,25 @@ REDIS_WITHIN_S = 10.0
 @contextmanager
 def rabbitmq() -> Iterator[str]:
     """A RabbitMQ as packaged, on all cores; yields its URL."""
-    with tempfile.TemporaryDirectory() as folder, RabbitNode(Path(folder)) as node:
+    with rabbitmq_node() as node:
         yield node.url()
+
+
+@contextmanager
+def rabbitmq_node() -> Iterator[RabbitNode]:
+    """The same, for those who want virtual hosts of it."""
+    with tempfile.TemporaryDirectory() as folder, RabbitNode(Path(folder)) as node:
+        yield node
+
+
+@contextmanager
+def virtual_host(node: RabbitNode) -> Iterator[str]:
+    """The URL of an empty one: nobody finds what another one left."""
+    name = node.add_vhost()
+    try:
+        yield node.url(name)
+    finally:
+        node.release_vhost(name)
 
 
 @contextmanager

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
 import time
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from benchmarks import bare, processes
 from benchmarks.polling import polling, wait_for_consumer
 from benchmarks.pool import contestants
+from benchmarks.usage import TICKS_PER_S, usage
 
 if TYPE_CHECKING:
     from benchmarks.pool.sessions import Stage
@@ -28,8 +26,6 @@ PORTIONS = 20
 WARM_UP_PORTIONS = 2
 """Caches, pools and the allocator's arenas have reached their size by then; what comes after is growth."""
 
-MIB = 1024 * 1024
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 LEAST_GROWTH_MIB = 0.1
 """Growth below this, or shrinking, is written as this, so that a ratio exists."""
 
@@ -54,9 +50,9 @@ def idle(stage: Stage) -> dict[str, float]:
     with processes.workers(stage.description.worker, 1, env=stage.env) as workers:
         wait_for_consumer(link, stage.description.queue, workers)
         time.sleep(CALM_S)
-        before, began = _usage(workers[0].group), time.monotonic()
+        before, began = usage(workers[0].group), time.monotonic()
         time.sleep(IDLE_S)
-        after, elapsed_s = _usage(workers[0].group), time.monotonic() - began
+        after, elapsed_s = usage(workers[0].group), time.monotonic() - began
         # The kernel counts in ticks (0.05 % of 20 s): less than one is written as one, so that a ratio exists.
         used_s = max(after.cpu_s - before.cpu_s, 1 / TICKS_PER_S)
         figures = {"idle_rss": after.rss_mib, "idle_cpu": 100 * used_s / elapsed_s}
@@ -76,7 +72,7 @@ def growth(stage: Stage, *, actions: int = ACTIONS) -> dict[str, float]:
             processes.ask(contestants.module(stage.name), "submit", actions // PORTIONS, 100, env=stage.env)
             _wait_until_empty(link, queue)
             workers[0].check()
-            sizes.append(_usage(workers[0].group).rss_mib)
+            sizes.append(usage(workers[0].group).rss_mib)
     link.delete(queue)
     link.close()
     return {"memory_1M": max(max(sizes[WARM_UP_PORTIONS:]) - sizes[WARM_UP_PORTIONS - 1], LEAST_GROWTH_MIB)}
@@ -87,21 +83,3 @@ def _wait_until_empty(link: bare.Link, queue: str) -> None:
         found = link.look(queue)
         if found is not None and not found.messages:
             return
-
-
-class _Usage(NamedTuple):
-    """What the processes of one group hold and have used, from `/proc/<pid>/stat`; the fields are in proc(5)."""
-
-    cpu_s: float
-    rss_mib: float
-
-
-def _usage(group: int) -> _Usage:
-    cpu_ticks = rss_pages = 0
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # it ended while we looked
-            fields = path.read_text().rpartition(")")[2].split()
-            if int(fields[2]) == group:
-                cpu_ticks += int(fields[11]) + int(fields[12])
-                rss_pages += int(fields[21])
-    return _Usage(cpu_ticks / TICKS_PER_S, rss_pages * os.sysconf("SC_PAGE_SIZE") / MIB)

@@ -194,9 +194,12 @@ class Canoa:
 
     def use_broker(self, url: str) -> None:
         """Name another broker, before anything is connected. The CLI's `--broker`."""
+        self._check_unconnected()
+        self.settings = settings_module.read({**self._arguments, "broker": url})
+
+    def _check_unconnected(self) -> None:
         if any(session.is_open for session in list(self._sessions.values())):
             raise WrongUse("the app is already connected; name the broker before the first submit")
-        self.settings = settings_module.read({**self._arguments, "broker": url})
 
     def use_store(self, url: str) -> None:
         """Name the store, before a worker starts. The CLI's `--store`."""
@@ -231,11 +234,17 @@ class Canoa:
     def twin(self, name: str) -> Canoa:
         """Another app on the very same broker, also where that lives in this process."""
         twin = Canoa(name)
-        twin.settings = self.settings
-        if self.settings.is_memory:
-            self._memory_hub()
-            twin._hub = self._hub
+        twin.share(self)
         return twin
+
+    def share(self, other: Canoa) -> None:
+        """Use the very same broker as another app, also where that lives in this process; before anything is
+        connected."""
+        self._check_unconnected()
+        self.settings = other.settings
+        if other.settings.is_memory:
+            other._memory_hub()
+            self._hub = other._hub
 
     @cached_property
     def limiter(self) -> LocalLimiter:

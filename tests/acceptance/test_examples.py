@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ast
+import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+from examples.continuum.plan import plan
 from tests.acceptance.shell import CANOA, ROOT, Shell
 from tests.acceptance.terminal import normalised
+
+from canoa.execution.plan_files import plan_from_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,3 +47,49 @@ def test_the_readme_shows_what_make_up_says(tmp_path: Path) -> None:
 
     shell.close()
     assert normalised(said.replace(str(CANOA), ".venv/bin/canoa")) == normalised(shown)
+
+
+# --- The continuum ------------------------------------------------------------------------------------
+
+
+def test_the_continuum_runs_with_one_command_in_one_process_and_without_a_broker() -> None:
+    run = continuum()
+
+    assert_the_story_of_three_nodes(run)
+
+
+@pytest.mark.rabbitmq
+def test_the_continuum_runs_with_one_command_over_rabbitmq_as_processes(rabbit_url: str) -> None:
+    run = continuum("--broker", rabbit_url)
+
+    assert_the_story_of_three_nodes(run)
+
+
+def continuum(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-m", "examples.continuum", *args]
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=90)
+
+
+def assert_the_story_of_three_nodes(run: subprocess.CompletedProcess[str]) -> None:
+    assert (run.returncode, run.stderr) == (0, "")
+    told = run.stdout.splitlines()
+    assert re.match(r"task [0-9a-f]{32}  power-factor  ok after", told[0])
+    ran = re.findall(r"─ (\w+) +ok .*\n[ │]+1\. (\S+) +ok ", run.stdout)
+    assert ran == [("fetch_data", "meter-7"), ("power_factor", "gateway-2"), ("report", "office-1")]
+    assert told[-1] == "pump 3 runs at a power factor of 0.825: a capacitor bank would pay off"
+
+
+def test_the_page_on_the_continuum_shows_the_plan_as_it_is() -> None:
+    page = (ROOT / "docs" / "concepts" / "continuum.md").read_text()
+    code = (ROOT / "examples" / "continuum" / "plan.py").read_text()
+
+    shown = page.split("```python\n", 1)[1].split("```", 1)[0]
+
+    assert code.endswith(f"\n{shown}")
+
+
+def test_the_plan_file_of_the_continuum_says_the_same_as_the_plan_in_python() -> None:
+    text = (ROOT / "examples" / "continuum" / "plan.yaml").read_text()
+
+    assert plan_from_text(text) == plan.build()

@@ -32,7 +32,7 @@ def submit(count: int, payload: str) -> float:
     link = bare.Link(environment.broker_url())
     link.declare(QUEUE)
     link.ask(bare.method(1, 85, 10, b"\0"))
-    message = _publication(payload.encode())
+    message = bare.publication("", QUEUE, payload.encode())
     began = time.perf_counter()
     sent = confirmed = 0
     unread = b""
@@ -54,15 +54,6 @@ def submit(count: int, payload: str) -> float:
 
 def fill(count: int, payload: str) -> None:
     submit(count, payload)
-
-
-def _publication(body: bytes) -> bytes:
-    properties = struct.pack(">HB", 0x1000, 2)  # delivery mode: persistent
-    return (
-        bare.method(1, 60, 40, b"\0\0" + bare.short("") + bare.short(QUEUE) + b"\0")
-        + bare.frame(bare.HEADER, 1, struct.pack(">HHQ", 60, 0, len(body)) + properties)
-        + bare.frame(bare.BODY, 1, body)
-    )
 
 
 def work() -> None:

@@ -2,6 +2,7 @@
 
 Grouped like all writes: what comes while the store is busy goes with the next group. An answer, also one that an
 action raised, closes a circuit; no answer, no queue or a crash counts against the action there and the node as a whole.
+A node that a step could not be brought to is gone until it registers again, which closes its circuits.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from canoa.execution.health import Sign
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.manager.pools import WHOLE_NODE
+from canoa.manager.registering import left
 from canoa.store.routed_port import HealthNote
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class HealthNotes:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[HealthNote] = deque(maxlen=MAX_WAITING)
         self._unsettled: set[tuple[NodeId, str]] = set()  # of what waits or is being written
+        self._gone: set[NodeId] = set()
         self._is_wanted = asyncio.Event()
 
     def on_moved(self, moved: Moved, now_ms: int) -> None:
@@ -65,6 +68,8 @@ class HealthNotes:
             return
         if sign is Sign.OK:
             self._catalogue.heard(moved.node_id)
+        if moved.step_outcome == LOST:
+            self._gone.add(moved.node_id)
         for action in (moved.action, WHOLE_NODE):
             self._post(_note(moved.node_id, action, sign, now_ms))
 
@@ -94,6 +99,7 @@ class HealthNotes:
     async def _write_some(self) -> None:
         group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
         try:
+            await self._write_gone()
             await self._follower.note_health(group)
         except CanoaError as exc:
             log.warning("health_notes_wait", notes=len(group), reason=str(exc))
@@ -101,6 +107,15 @@ class HealthNotes:
             await asyncio.sleep(REPEAT_AFTER_S)
         if not self._waiting:
             self._unsettled.clear()
+
+    async def _write_gone(self) -> None:
+        """Whoever has no queue gets nothing more, from any manager, until it registers again."""
+        found = [self._catalogue.rows.get(node_id) for node_id in self._gone]
+        rows = [left(row, self._catalogue.now_ms()) for row in found if row is not None and row.actions]
+        if rows:
+            log.warning("nodes_are_gone", node_ids=[row.node_id for row in rows])
+            await self._follower.put(rows)
+        self._gone.clear()
 
 
 def _note(node_id: NodeId, action: str, sign: Sign, now_ms: int) -> HealthNote:

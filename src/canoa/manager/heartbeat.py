@@ -1,7 +1,7 @@
 """Tells nodes that managers are there, and now and then asks all of them to register again.
 
-One leased manager beats. Every manager also says once, soon after its start, that all shall register: whoever came
-while nobody was there did so in vain.
+One manager beats: it holds the lease, and leads. Every manager also says once, soon after its start, that all shall
+register: whoever came while nobody was there did so in vain.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Heart:
         self._manager_id = manager_id
         self._clock = clock
         self._last_ms = 0
-        self._is_ours = False
+        self.is_leading = False  # what one manager does for all, it does
 
     async def say_hello(self) -> None:
         await asyncio.sleep(HELLO_AFTER_S)
@@ -64,20 +64,20 @@ class Heart:
         """Beat whenever the lease is ours, until cancelled."""
         began_s, beat = 0.0, next_beat(0.0)
         while True:
-            was_ours, self._is_ours = self._is_ours, await self._asked()
+            was_leading, self.is_leading = self.is_leading, await self._asked()
             now_s = self._clock.monotonic_s()
-            if self._is_ours and not was_ours:
+            if self.is_leading and not was_leading:
                 began_s, beat = now_s, next_beat(0.0)
                 log.info("heartbeat_begins")
-            if self._is_ours and now_s >= began_s + beat.at_s:
+            if self.is_leading and now_s >= began_s + beat.at_s:
                 self.beat(is_forced=beat.is_forced)
                 beat = next_beat(max(now_s - began_s, beat.at_s + BEAT_EVERY_S / 2))
-            left_s = began_s + beat.at_s - now_s if self._is_ours else ASK_EVERY_S
+            left_s = began_s + beat.at_s - now_s if self.is_leading else ASK_EVERY_S
             await asyncio.sleep(max(0.0, min(left_s, ASK_EVERY_S)))
 
     async def stop(self) -> None:
         """Another manager may beat at once."""
-        if self._is_ours:
+        if self.is_leading:
             with suppress(CanoaError):
                 await self._store.release(LEASE, self._manager_id)
 
@@ -88,7 +88,7 @@ class Heart:
         except CanoaError as exc:
             # Nodes shall not think that nobody is there: whoever had the lease goes on until somebody takes it.
             log.warning("heartbeat_lease_waits", reason=str(exc))
-            return self._is_ours
+            return self.is_leading
         return lease is not None
 
     def beat(self, *, is_forced: bool) -> None:

@@ -63,7 +63,7 @@ class Nodes:
             store,
             catalogue=self.catalogue,
             follower=self.follower,
-            manager_id=manager_id,
+            is_leading=lambda: self.heart.is_leading,
             lose=lose,
         )
         self.consumers: list[Consumer] = []
@@ -95,5 +95,4 @@ class Nodes:
                 await consumer.cancel()
         await self.registrations.stop()
         await self.heart.stop()
-        await self.prober.stop()
         await self.follower.aclose()

@@ -1,6 +1,6 @@
 """Finds nodes that are gone while work is out to them: nobody listens on their queue.
 
-One leased manager looks, and only where a step has been out for a while and nothing came back. The rule is pure:
+The leading manager looks, and only where a step has been out for a while and nothing came back. The rule is pure:
 looks and times in, a verdict out.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.following import Follower
-    from canoa.store.routed_port import FullStore
+    from canoa.store.routed_port import RoutedStore
     from canoa.vocabulary import NodeId
 
 log = get_logger(__name__)
@@ -30,9 +29,6 @@ log = get_logger(__name__)
 LOOK_EVERY_S: Final = 2.0
 PATIENCE_S: Final = 4.0
 """A node that lost its link comes back within this, mostly. Shorter moves work sooner, and does more of it twice."""
-
-LEASE: Final = "manager.probe"
-LEASE_S: Final = 6.0
 
 Lose: TypeAlias = Callable[["NodeId", str], Awaitable[None]]
 """Give a node's steps to others; the text says why."""
@@ -67,42 +63,30 @@ class Prober:
     def __init__(
         self,
         broker: Broker,
-        store: FullStore,
+        store: RoutedStore,
         *,
         catalogue: Catalogue,
         follower: Follower,
-        manager_id: str,
+        is_leading: Callable[[], bool],
         lose: Lose,
     ) -> None:
         self._broker = broker
         self._store = store
         self._catalogue = catalogue
         self._follower = follower
-        self._manager_id = manager_id
+        self._is_leading = is_leading
         self._lose = lose
         self._looks: dict[NodeId, Looks] = {}  # of those with work out
-        self._is_ours = False
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
+            if not self._is_leading():
+                continue
             try:
-                await self._look_if_ours()
+                await self.look()
             except CanoaError as exc:
                 log.warning("probing_waits", reason=str(exc))
-
-    async def stop(self) -> None:
-        """Another manager may look at once."""
-        if self._is_ours:
-            with suppress(CanoaError):
-                await self._store.release(LEASE, self._manager_id)
-
-    async def _look_if_ours(self) -> None:
-        now_ms = self._catalogue.now_ms()
-        lease = await self._store.lease(LEASE, self._manager_id, now_ms=now_ms, for_ms=int(LEASE_S * 1000))
-        self._is_ours = lease is not None
-        if self._is_ours:
-            await self.look()
 
     async def look(self) -> None:
         """Those that had work out at the last look too are looked at: a quick step costs no look."""

@@ -14,26 +14,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from canoa.broker import topology
-from canoa.broker.port import Message, Publication
 from canoa.errors import BrokerUnreachable, StoreFull, StoreUnreachable
 from canoa.logs import get_logger
+from canoa.manager.acknowledging import Acknowledger
 from canoa.manager.claims import Ages, Reason, Refused, is_doubtful, may_have, may_leave, read_claim
 from canoa.manager.listeners import listeners
 from canoa.manager.pacing import Pacer
 from canoa.manager.pools import DEFAULT_LIMITS
-from canoa.urn import action_urn
-from canoa.vocabulary import NodeId
-from canoa.wire import sapparchi
-from canoa.wire.sapparchi import RegistrationAck
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canoa.broker.port import Broker, Delivery, PublishOutcome
+    from canoa.broker.port import Broker, Delivery
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.following import Follower
     from canoa.store.routed_port import NodeRow
+    from canoa.vocabulary import NodeId
 
 log = get_logger(__name__)
 
@@ -62,8 +58,7 @@ class Registrations:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[NodeId, _Waiting] = {}  # the last one of each node
         self._writing: asyncio.Task[None] | None = None
-        self._acks = Pacer[NodeId](catalogue.settings.ack_every_s)
-        self._ack_timer: asyncio.TimerHandle | None = None
+        self._acks = Acknowledger(broker, catalogue)
         self._said = Pacer[Reason](SAY_EVERY_S)
         self.refused: Counter[Reason] = Counter()
         self.taken = 0
@@ -82,8 +77,7 @@ class Registrations:
 
     async def stop(self) -> None:
         """What is not written stays with the broker."""
-        if self._ack_timer is not None:
-            self._ack_timer.cancel()
+        self._acks.stop()
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait([self._writing])
@@ -119,21 +113,18 @@ class Registrations:
                 self._give_back(group)
                 await asyncio.sleep(REPEAT_AFTER_S)
             except Exception as exc:  # of one of them, or a bug of ours: neither may hold up the others
-                await self._write_one_by_one(group, exc)
+                log.warning("registrations_written_one_by_one", nodes=len(group), reason=str(exc))
+                await self._write_one_by_one(group)
         self._writing = None
 
-    async def _write_one_by_one(self, group: dict[NodeId, _Waiting], error: Exception) -> None:
-        if len(group) > 1:
-            for node_id, waiting in group.items():
-                try:
-                    await self._write_group({node_id: waiting})
-                except Exception as exc:
-                    await self._write_one_by_one({node_id: waiting}, exc)
-            return
+    async def _write_one_by_one(self, group: dict[NodeId, _Waiting]) -> None:
         for node_id, waiting in group.items():
-            log.error("registration_not_written", node_id=node_id, exc_info=error)
-            self._refuse(Refused(Reason.MALFORMED, f"it cannot be written: {error!r:.200}", node_id))
-            waiting.delivery.settle()
+            try:
+                await self._write_group({node_id: waiting})
+            except Exception as exc:
+                log.error("registration_not_written", node_id=node_id, exc_info=exc)
+                self._refuse(Refused(Reason.MALFORMED, f"it cannot be written: {exc!r:.200}", node_id))
+                waiting.delivery.settle()
 
     async def _write_group(self, group: dict[NodeId, _Waiting]) -> None:
         rows: list[NodeRow] = []
@@ -210,29 +201,7 @@ class Registrations:
         node_id = waiting.claim.node_id
         waiting.delivery.settle()
         self._catalogue.heard(node_id, is_registration=True)
-        if self._acks.want(node_id, self._loop.time()):
-            self._acknowledge(node_id)
-        if self._ack_timer is None:
-            self._ack_later()
-
-    def _ack_later(self) -> None:
-        next_s = self._acks.next_s()
-        self._ack_timer = None if next_s is None else self._loop.call_at(next_s, self._ack_due)
-
-    def _ack_due(self) -> None:
-        for node_id in self._acks.due(self._loop.time()):
-            self._acknowledge(node_id)
-        self._ack_later()
-
-    def _acknowledge(self, node_id: NodeId) -> None:
-        row = self._catalogue.rows.get(node_id)
-        if row is None:
-            return
-        ack = RegistrationAck(token=row.token, node_id=node_id, actions=[action_urn(name) for name in row.actions])
-        message = Message(body=sapparchi.encode(ack), content_type="application/json", persistent=False)
-        self._broker.post(
-            Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.NODES_ACK, mandatory=False), _ignored
-        )
+        self._acks.acknowledge(node_id)
 
     def _refuse(self, refused: Refused) -> None:
         self.refused[refused.reason] += 1
@@ -255,7 +224,3 @@ def left(row: NodeRow, now_ms: int) -> NodeRow:
 def _quarter(load: float | None) -> int | None:
     """A load that moves a little is not worth a write."""
     return None if load is None else int(load * 4)
-
-
-def _ignored(_: PublishOutcome) -> None:
-    """A node that did not hear it registers again."""

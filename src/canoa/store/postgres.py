@@ -9,33 +9,40 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from canoa.store import postgres_batch, postgres_limits, reads
+from canoa.store import postgres_batch, postgres_catalogue, postgres_limits, postgres_routed, reads
+from canoa.store.outlines import Outlines
 from canoa.store.postgres_link import PostgresLink
 from canoa.store.postgres_schema import bring_up_to_date
-from canoa.store.questions import StoreReads
+from canoa.store.routed_port import DEFAULT_BREAKERS, DEFAULT_SETTINGS
+from canoa.store.routed_questions import RoutedReads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from asyncpg import Record
 
+    from canoa.execution.health import BreakerSettings
+    from canoa.execution.plan import Plan
+    from canoa.execution.step_settings import StepSettings
     from canoa.store.port import (
         Answer,
         Change,
         Lease,
         OutboxRow,
         Retention,
-        Store,
     )
+    from canoa.store.routed_port import BreakerRow, FullStore, HealthNote, Move, Moved, NodeRow, Owed, Route
+    from canoa.vocabulary import NodeId
 
 
-class PostgresStore(StoreReads):
+class PostgresStore(RoutedReads):
     """In the database that `url` names, which must exist; `open` creates the tables."""
 
     _dialect = "postgresql"
 
     def __init__(self, url: str) -> None:
         self._link = PostgresLink(url)
+        self._outlines = Outlines()
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._link.place!r})"
@@ -69,6 +76,37 @@ class PostgresStore(StoreReads):
     async def _ask(self, asked: reads.Asked | None) -> list[Record]:
         return [] if asked is None else await self._link.fetch(asked.sql, *asked.arguments)
 
+    # --- Routed tasks -------------------------------------------------------------------------------
+
+    async def advance(
+        self, moves: Sequence[Move], route: Route, *, settings: StepSettings = DEFAULT_SETTINGS
+    ) -> list[Moved]:
+        work = partial(postgres_routed.advance, moves=moves, outlines=self._outlines, route=route, settings=settings)
+        moved, plans = await self._link.write(work)
+        self._outlines.written(plans)
+        return moved
+
+    async def take_owed(self, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
+        work = partial(postgres_routed.take_owed, now_ms=now_ms, limit=limit, for_ms=for_ms)
+        return await self._link.write(work)
+
+    async def put_plan(self, plan: Plan, *, now_ms: int) -> bool:
+        return await self._link.write(partial(postgres_catalogue.put_plan, plan=plan, now_ms=now_ms))
+
+    async def put_nodes(self, nodes: Sequence[NodeRow]) -> int:
+        return await self._link.write(partial(postgres_catalogue.put_nodes, nodes=nodes))
+
+    async def touch_nodes(self, seen_ms: Mapping[NodeId, int]) -> None:
+        await self._link.write(partial(postgres_catalogue.touch_nodes, seen_ms=seen_ms))
+
+    async def forget_nodes(self, *, seen_before_ms: int) -> list[NodeId]:
+        return await self._link.write(partial(postgres_catalogue.forget_nodes, seen_before_ms=seen_before_ms))
+
+    async def note_health(
+        self, notes: Sequence[HealthNote], *, settings: BreakerSettings = DEFAULT_BREAKERS
+    ) -> list[BreakerRow]:
+        return await self._link.write(partial(postgres_catalogue.note_health, notes=notes, settings=settings))
+
     # --- Leases and limits --------------------------------------------------------------------------
 
     async def lease(self, name: str, owner: str, *, now_ms: int, for_ms: int) -> Lease | None:
@@ -98,4 +136,4 @@ class PostgresStore(StoreReads):
         await self._link.write(partial(postgres_limits.free_slots, holders=holders))
 
 
-_port: type[Store] = PostgresStore
+_port: type[FullStore] = PostgresStore

@@ -113,6 +113,10 @@ async def forget(connection: Connection, retention: Retention, *, now_ms: int, l
     for step in retention_steps(retention, now_ms=now_ms, newest_ms=newest_ms):
         oldest = f"SELECT ctid FROM {step.table} WHERE {step.condition('$1')} {step.order} LIMIT $2"
         statement = f"{step.verb} WHERE ctid = ANY(ARRAY({oldest} FOR UPDATE SKIP LOCKED))"
+        if step.parts is not None:
+            gone = f"WITH gone AS ({statement} RETURNING id), "
+            parts = f"parts AS (DELETE FROM {step.parts} USING gone WHERE task_id = gone.id) "
+            statement = f"{gone}{parts}SELECT id FROM gone"
         status = await connection.execute(statement, step.before_ms, limit - forgotten)
         forgotten += int(status.rpartition(" ")[2])
     return forgotten

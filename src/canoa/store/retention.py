@@ -13,6 +13,14 @@ QUIET_MS: Final = 86_400_000
 """For how long after the last thing that happened tasks and letters are forgotten. A clock that jumped further deletes
 nothing until something happens by it; shorter would let a store that is used once a day keep everything."""
 
+PLAN_MS: Final = 86_400_000
+"""How long a plan that nobody uses stays. Longer than `outlines.USED_EVERY_MS`: whoever has just begun a task with it
+must not lose it."""
+
+_PLAN_IS_USED: Final = """
+EXISTS (SELECT 1 FROM tasks WHERE tasks.plan = plans.id) OR id IN (SELECT plan FROM plan_names)
+"""
+
 # Each of them is the end of an index.
 NEWEST: Final = """
 SELECT max(at_ms) FROM (
@@ -30,6 +38,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     time: str
     before_ms: int
     emptied: str | None = None  # only this column, and only where it is not empty yet; None: the whole row
+    unless: str = ""  # rows of which this is true stay
+    parts: str | None = None  # the table whose rows go with them, by `task_id`
 
     @property
     def verb(self) -> str:
@@ -42,24 +52,26 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     def condition(self, before: str) -> str:
         """`before`: the adapter's name for the parameter."""
         is_filled = f" AND {self.emptied} IS NOT NULL" if self.emptied is not None else ""
-        return f"{self.time} < {before}{is_filled}"
+        is_free = f" AND NOT ({self.unless})" if self.unless else ""
+        return f"{self.time} < {before}{is_filled}{is_free}"
 
 
 def steps(retention: Retention, *, now_ms: int, newest_ms: int | None) -> list[Step]:
-    """What the retention names, unless nothing happened for long (`newest_ms`: what `NEWEST` found); then limits and
-    slots that say nothing any more."""
+    """What the retention names, unless nothing happened for long (`newest_ms`: what `NEWEST` found); then what
+    says nothing any more: limits, slots, plans without a name or a task."""
 
     def before_ms(kept_s: float) -> int:
         return now_ms - round(kept_s * 1000)
 
     kept = [
-        Step(table="tasks", time="ended_ms", before_ms=before_ms(retention.task_s)),
+        Step(table="tasks", time="ended_ms", before_ms=before_ms(retention.task_s), parts="steps"),
         Step(table="tasks", time="ended_ms", before_ms=before_ms(retention.payload_s), emptied="message"),
         Step(table="letters", time="dead_ms", before_ms=before_ms(retention.letter_s)),
     ]
     spent = [
         Step(table="limits", time="next_ms", before_ms=now_ms),
         Step(table="slots", time="expires_ms", before_ms=now_ms),
+        Step(table="plans", time="used_ms", before_ms=now_ms - PLAN_MS, unless=_PLAN_IS_USED),
     ]
     is_quiet = newest_ms is None or now_ms > newest_ms + QUIET_MS
     return spent if is_quiet else kept + spent

@@ -83,7 +83,10 @@ def forget(connection: sqlite3.Connection, retention: Retention, *, now_ms: int,
     forgotten = 0
     (newest_ms,) = connection.execute(NEWEST).fetchone()
     for step in retention_steps(retention, now_ms=now_ms, newest_ms=newest_ms):
-        oldest = f"SELECT rowid FROM {step.table} WHERE {step.condition('?')} {step.order} LIMIT ?"
-        done = connection.execute(f"{step.verb} WHERE rowid IN ({oldest})", (step.before_ms, limit - forgotten))
+        oldest = f"SELECT {{}} FROM {step.table} WHERE {step.condition('?')} {step.order} LIMIT ?"
+        values = (step.before_ms, limit - forgotten)
+        if step.parts is not None:
+            connection.execute(f"DELETE FROM {step.parts} WHERE task_id IN ({oldest.format('id')})", values)
+        done = connection.execute(f"{step.verb} WHERE rowid IN ({oldest.format('rowid')})", values)
         forgotten += done.rowcount
     return forgotten

@@ -60,6 +60,17 @@ async def test_when_the_beating_manager_stops_another_beats(memory_town: Town) -
     await town.until(lambda: [beat for beat in town.heard[topology.MANAGER_AVAILABLE] if not beat["forceRegister"]])
 
 
+async def test_within_ten_seconds_another_beats_for_a_manager_that_was_killed(memory_town: Town) -> None:
+    town = memory_town
+    first = await town.start_manager()
+    await town.until(lambda: first.heart.is_leading)
+    second = await town.start_manager()
+
+    await town.kill(first)
+
+    await town.until(lambda: second.heart.is_leading, within_s=10.0)
+
+
 # --- Silence ----------------------------------------------------------------------------------------------------
 
 
@@ -138,17 +149,31 @@ async def test_success_on_a_closed_circuit_writes_nothing(memory_town: Town) -> 
 
     for _ in range(100):
         manager.health.on_moved(ended("ok"), manager.catalogue.now_ms())
-    manager.health.on_moved(ended("lost"), manager.catalogue.now_ms())
+    manager.health.on_moved(ended("timed_out"), manager.catalogue.now_ms())
     await town.until(lambda: manager.catalogue.breakers)
 
     rows = await town.store.breakers()
     assert [(row.action, row.failures) for row in sorted(rows, key=lambda row: row.action)] == [("", 1), (RESIZE, 1)]
 
 
+async def test_a_node_without_a_queue_gets_no_more_work_until_it_registers_again(town: Town) -> None:
+    managers = [await town.start_manager() for _ in range(2)]
+    await registered(town, instance="i1")
+    await town.until(lambda: all(map(chosen, managers)))
+
+    for _ in range(10):
+        managers[0].health.on_moved(ended("lost"), managers[0].catalogue.now_ms())
+    await town.until(lambda: not any(map(chosen, managers)), within_s=2.0)
+    assert {state(manager) for manager in managers} == {Presence.LEFT}
+
+    await town.register(instance="i1")
+    await town.until(lambda: [chosen(manager) for manager in managers] == [GW, GW], within_s=4.0)
+
+
 async def test_a_success_after_failures_closes_the_circuit_for_all(town: Town) -> None:
     managers = [await town.start_manager() for _ in range(2)]
     await registered(town)
-    managers[0].health.on_moved(ended("lost"), managers[0].catalogue.now_ms())
+    managers[0].health.on_moved(ended("timed_out"), managers[0].catalogue.now_ms())
     await town.until(lambda: all(manager.catalogue.breakers for manager in managers))
 
     managers[1].health.on_moved(ended("ok"), managers[1].catalogue.now_ms())

@@ -72,12 +72,21 @@ class Town:
         return manager
 
     async def stop(self, manager: Nodes) -> None:
+        await self.kill(manager)
+        await manager.aclose()
+
+    async def kill(self, manager: Nodes) -> None:
+        """It beats and looks no more, and says nothing."""
         self.managers.remove(manager)
         for loop in self._loops[id(manager)]:
             loop.cancel()
             with suppress(asyncio.CancelledError):
                 await loop
-        await manager.aclose()
+
+    async def close_brokers_of_managers(self) -> None:
+        """What they took and did not settle goes back."""
+        for broker in self._brokers[1:]:
+            await broker.aclose()
 
     async def _lose(self, node_id: NodeId, why: str) -> None:
         self.lost.append((node_id, why))

@@ -1,0 +1,63 @@
+"""What is measured: every metric with its bound, and the sizes. No process is started here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.rows import Metric, Unit
+
+SQLITE = "sqlite"
+POSTGRES = "postgres"
+STORES = (SQLITE, POSTGRES)
+
+GATHER, CALL, CHAIN, FANOUT = "gather", "call", "chain", "fanout"
+
+TALKS = {
+    "routed_gather_sqlite": (GATHER, SQLITE),
+    "routed_gather_postgres": (GATHER, POSTGRES),
+    "routed_p50": (CALL, SQLITE),
+    "routed_p50_postgres": (CALL, POSTGRES),
+    "chain_3": (CHAIN, SQLITE),
+    "chain_3_postgres": (CHAIN, POSTGRES),
+    "fanout_join": (FANOUT, SQLITE),
+    "fanout_join_postgres": (FANOUT, POSTGRES),
+}
+"""By metric: the role that is played, and our store."""
+
+DECISION = "routing_decision"
+CROWD = "nodes_1000_cpu"
+LIMITED = "two_managers_limited"
+UNLIMITED = "two_managers"
+CONFLICTS = "two_managers_conflicts"
+SCALING = {LIMITED, UNLIMITED, CONFLICTS}
+ON_BROKER = {*TALKS, CROWD, *SCALING}
+
+METRICS = {
+    **{name: Metric(Unit.MILLISECONDS if role == CALL else Unit.PER_SECOND) for name, (role, _) in TALKS.items()},
+    DECISION: Metric(Unit.MICROSECONDS, 50),
+    CROWD: Metric(Unit.PERCENT, 10),
+    LIMITED: Metric(Unit.PER_SECOND),
+    UNLIMITED: Metric(Unit.PER_SECOND),
+    CONFLICTS: Metric(Unit.PERCENT, 1),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    rounds: int = 3
+    counts: tuple[tuple[str, int], ...] = ((GATHER, 2_000), (CALL, 500), (CHAIN, 500), (FANOUT, 200))
+    scaled: int = 4_000
+    nodes: int = 1_000
+    crowd_s: float = 60.0
+    decisions: int = 20_000
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    rounds=1,
+    counts=((GATHER, 200), (CALL, 50), (CHAIN, 50), (FANOUT, 20)),
+    scaled=1_000,
+    crowd_s=10.0,
+    decisions=2_000,
+)
+"""For trying the harness, not for figures."""

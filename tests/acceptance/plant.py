@@ -1,0 +1,167 @@
+"""A plant of manager and worker processes, which a test kills and cuts off; its caller is the test itself."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+from tests.acceptance.kept_depot import TOKEN, asked
+from tests.acceptance.shell import CANOA, ROOT, Process, Shell
+
+from canoa import Canoa
+from canoa.action import Options
+from canoa.store.opening import new_store
+from canoa.store.port import State, TaskFilter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from tests.acceptance.kept_depot import Rabbit
+
+    from canoa.client.handle import Handle
+    from canoa.store.routed_port import NodeRow, StepRow
+
+WITHIN_S = 60.0
+
+EVERYTHING = 100_000
+APP = "tests.acceptance.routed_actions:app"
+
+
+class Plant:
+    """Managers, nodes, and numbers to double. Every process logs as JSON."""
+
+    def __init__(self, folder: Path, rabbit: Rabbit, store_url: str | None = None) -> None:
+        self.app = Canoa("plant", broker=rabbit.url)
+        self.store_url = store_url or f"sqlite:///{folder}/canoa.db"
+        self.handles: dict[int, Handle[Any]] = {}
+        self.shell = Shell(folder, folder=folder, env={"CANOA_BROKER": rabbit.url})
+        self.shell.env |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "CANOA_API_TOKEN": TOKEN}
+        self._numbers = itertools.count()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.app.aclose()
+        self.shell.close()
+
+    # --- Processes ------------------------------------------------------------------------------------
+
+    async def manager(self, *args: str, **env: str) -> Process:
+        """One that is ready."""
+        return await self.ready(self.start_manager(*args, **env))
+
+    def start_manager(self, *args: str, **env: str) -> Process:
+        command = [str(CANOA), "manager", "--json", "--store", self.store_url, "--port", "0"]
+        return self.shell.start(*command, *args, **env)
+
+    async def wrong_clock_manager(self, clock: Path) -> Process:
+        """One whose wall clock is wrong by what the file says, in seconds."""
+        program = [sys.executable, "-m", "tests.acceptance.shifted_clock", str(clock)]
+        command = ["manager", "--json", "--store", self.store_url, "--port", "0"]
+        return await self.ready(self.shell.start(*program, *command))
+
+    async def ready(self, manager: Process) -> Process:
+        await asyncio.to_thread(manager.wait_logged, "manager_ready")
+        return manager
+
+    async def node(self, name: str, *args: str, **env: str) -> Process:
+        """A worker that managers know."""
+        worker = self.start_node(name, *args, **env)
+        await asyncio.to_thread(worker.wait_logged, "node_registered")
+        return worker
+
+    def start_node(self, name: str, *args: str, **env: str) -> Process:
+        command = [str(CANOA), "worker", APP, "--json", "--node-id", name, "--drain", "2"]
+        return self.shell.start(*command, *args, **env)
+
+    # --- Tasks ----------------------------------------------------------------------------------------
+
+    async def submit(self, count: int, *, seconds: float = 0.0) -> list[Handle[Any]]:
+        """That many more numbers, at once; each one is accepted."""
+        numbers = [next(self._numbers) for _ in range(count)]
+        handles = await asyncio.gather(*(self.begin("double", number=number, seconds=seconds) for number in numbers))
+        self.handles |= dict(zip(numbers, handles, strict=True))
+        return handles
+
+    async def begin(self, action: str, **arguments: Any) -> Handle[Any]:
+        """A routed task of one action."""
+        body = msgspec.json.encode(arguments)
+        return await self.app.submit_raw(f"plant.{action}", body, options=Options(dispatch="routed"))
+
+    @asynccontextmanager
+    async def load(self, batch: int = 5, pause_s: float = 0.05) -> AsyncIterator[None]:
+        """Tasks come one batch after the other while the block runs."""
+        is_over = asyncio.Event()
+
+        async def submit_on() -> None:
+            while not is_over.is_set():
+                await self.submit(batch)
+                await asyncio.sleep(pause_s)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(submit_on(), name="plant.load")
+            try:
+                yield
+            finally:
+                is_over.set()
+
+    async def some_results(self) -> None:
+        """The load is under way: one more went all the way."""
+        [handle] = await self.submit(1)
+        await handle.result(WITHIN_S)
+
+    # --- What must hold -------------------------------------------------------------------------------
+
+    async def every_handle_has_its_result(self) -> None:
+        async with asyncio.timeout(WITHIN_S):
+            answers = {number: await handle.result() for number, handle in self.handles.items()}
+        assert answers == {number: 2 * number for number in self.handles}
+
+    async def everything_is_recorded_once(self) -> None:
+        await self.every_handle_has_its_result()
+        async with self.opened() as store:
+            rows = await store.tasks(TaskFilter(), limit=EVERYTHING)
+        numbered = {handle.id for handle in self.handles.values()}
+        assert numbered <= {row.id for row in rows}
+        assert {(row.state, row.outcome) for row in rows} == {(State.ENDED, "ok")}
+        assert len(rows) == len({row.id for row in rows})
+
+    async def nodes(self) -> dict[str, NodeRow]:
+        async with self.opened() as store:
+            return {row.node_id: row for row in await store.nodes()}
+
+    async def steps(self, handle: Handle[Any]) -> list[StepRow]:
+        async with self.opened() as store:
+            return list(await store.steps(handle.id))
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Any]:
+        store = new_store(self.store_url)
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.aclose()
+
+
+async def until_true(look: Callable[[], Awaitable[bool]], within_s: float = WITHIN_S) -> None:
+    async with asyncio.timeout(within_s):
+        while not await look():  # noqa: ASYNC110  # other processes do it
+            await asyncio.sleep(0.05)
+
+
+async def counted(manager: Process, name: str) -> float:
+    """The sum of one of its metrics over all labels."""
+    _, text = await asked(manager, "/metrics")
+    return sum(map(float, re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)))
+
+
+async def has_counted(manager: Process, name: str, at_least: int) -> bool:
+    return await counted(manager, name) >= at_least

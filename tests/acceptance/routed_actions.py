@@ -1,0 +1,31 @@
+"""What the nodes of the fault tests run: actions that take their time, or wait for a file."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from canoa import Canoa, Context
+
+app = Canoa("plant")
+
+
+@app.action(timeout=20, retry=3)
+async def double(number: int, *, seconds: float = 0.0) -> int:
+    await asyncio.sleep(seconds)
+    return 2 * number
+
+
+@app.action(timeout=60, retry=3)
+async def hold(ctx: Context, folder: str) -> str:
+    """Says who runs it by a file of the node's name, and ends once there is a file `release`."""
+    (Path(folder) / ctx.node_id).touch()
+    while not (Path(folder) / "release").exists():  # noqa: ASYNC110  # another process makes it
+        await asyncio.sleep(0.02)
+    return ctx.node_id
+
+
+@app.action(timeout=1, retry=5)
+async def told_at() -> float:
+    return time.time()

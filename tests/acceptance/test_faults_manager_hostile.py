@@ -1,0 +1,175 @@
+"""What nobody should send to managers: it is refused, told and counted; nothing is lost, and nothing crashes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from tests.acceptance.foreign_node import DeafNode, linked, registration
+from tests.acceptance.kept_depot import asked
+from tests.acceptance.plant import WITHIN_S, Plant, counted, has_counted, until_true
+
+from canoa.api.documents import PREFIX
+from canoa.broker import topology
+from canoa.broker.port import Message, Publication, Queue
+from canoa.wire.sapparchi import MAX_REGISTRATION_BYTES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.acceptance.kept_depot import Rabbit
+
+    from canoa.broker.port import Delivery
+
+DOUBLE: Final = "urn:sapparchi:Action:plant.double"
+
+
+def request(**fields: Any) -> bytes:
+    return json.dumps({"id": "r-1", "target_actions": [DOUBLE], "message_data": '{"number": 1}', **fields}).encode()
+
+
+def planned(*steps: tuple[str, str, list[str]]) -> bytes:
+    plan = [{"step": step, "action": action, "after": after} for step, action, after in steps]
+    return request(target_actions=[], task_id="urn:sapparchi:Task:bad", task_plan=plan)
+
+
+REQUESTS: Final = {
+    "no JSON": (b"\xff{", ""),
+    "wrong JSON in message_data": (request(message_data="{"), "is not JSON"),
+    "an unknown action": (request(target_actions=["urn:sapparchi:Action:plant.nothing"]), "plant.nothing"),
+    "an unknown plan": (request(target_actions=[], task_id="urn:sapparchi:Task:nothing"), "nothing"),
+    "a cycle": (planned(("a", DOUBLE, ["b"]), ("b", DOUBLE, ["a"])), "a → b → a"),
+    "a step that waits for a missing one": (planned(("a", DOUBLE, ["z"])), "z"),
+    "strange characters": (request(target_actions=["urn:sapparchi:Action:plant.*\n#"]), "plant."),
+}
+
+
+@pytest.mark.rabbitmq
+async def test_a_request_that_cannot_run_is_refused_with_its_reason_and_the_next_one_runs(
+    tmp_path: Path, rabbit: Rabbit
+) -> None:
+    async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
+        manager = await plant.manager()
+        await plant.node("gw-1")
+        heard: asyncio.Queue[Delivery] = asyncio.Queue()
+        await broker.consume("caller", heard.put_nowait, prefetch=10, topology=[Queue(name="caller")])
+
+        for name, (body, reason) in REQUESTS.items():
+            message = Message(body=body, reply_to="caller", message_id="r-1")
+            await broker.publish(Publication(message=message, key=topology.TASK_REQUESTS))
+            async with asyncio.timeout(WITHIN_S):
+                told = (await heard.get()).message
+            assert (told.type, reason in told.body.decode()) == ("refused", True), (name, told.body)
+
+        await plant.some_results()
+        assert await counted(manager, "canoa_requests_refused_total") == len(REQUESTS)
+        assert manager.is_alive
+
+
+@pytest.mark.rabbitmq
+async def test_a_registration_nobody_can_believe_is_counted_and_changes_nothing(tmp_path: Path, rabbit: Rabbit) -> None:
+    huge = registration("huge", *[f"plant.action{number}" + "x" * 400 for number in range(1_000)])
+    assert len(huge.message.body) > MAX_REGISTRATION_BYTES
+    bad = [huge, registration("strange\n*", "plant.double"), registration("urn", "plant.*#\n"), _raw(b"{"), _raw(b"[]")]
+    async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
+        manager = await plant.manager()
+        await plant.node("gw-1")
+
+        assert not any(await broker.publish_many(bad))
+        await until_true(lambda: has_counted(manager, "canoa_registrations_refused_total", len(bad)))
+
+        assert set(await plant.nodes()) == {"gw-1"}
+        await plant.some_results()
+        assert manager.is_alive
+
+
+@pytest.mark.rabbitmq
+async def test_a_second_live_endpoint_that_claims_a_nodes_id_gets_none_of_its_work(
+    tmp_path: Path, rabbit: Rabbit
+) -> None:
+    async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
+        manager = await plant.manager()
+        await plant.node("gw-1")
+
+        await broker.publish(registration("gw-1", "plant.double", "plant.hold", is_forced=True))
+
+        await until_true(lambda: has_counted(manager, "canoa_registrations_refused_total", 1))
+        row = (await plant.nodes())["gw-1"]
+        assert row.type != "foreign"
+        await plant.some_results()
+
+
+@pytest.mark.rabbitmq
+async def test_answers_nobody_asked_for_change_nothing_and_are_counted(tmp_path: Path, rabbit: Rabbit) -> None:
+    answers = [
+        b"no json",
+        b"[]",
+        json.dumps({"actionTo": DOUBLE, "requestID": "nobody.0.1.0", "messageData": "1"}).encode(),
+        json.dumps({"actionTo": DOUBLE, "requestID": "\n../..", "messageData": "1"}).encode(),
+    ]
+    async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
+        manager = await plant.manager()
+        await plant.node("gw-1")
+
+        assert not any(await broker.publish_many([_answer(body) for body in answers]))
+        await until_true(lambda: has_counted(manager, "canoa_step_results_total", len(answers)))
+
+        await plant.some_results()
+        await plant.everything_is_recorded_once()
+        assert manager.is_alive
+
+
+@pytest.mark.rabbitmq
+async def test_a_node_that_answers_no_json_fails_its_step_and_the_caller_hears_why(
+    tmp_path: Path, rabbit: Rabbit
+) -> None:
+    mad = DeafNode("mad")
+    async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
+        await plant.manager()
+        await mad.join(broker, "plant.mad")
+        await until_true(lambda: _knows(plant, "mad"))
+
+        handle = await plant.begin("mad")
+        await until_true(lambda: _has_taken(mad))
+        request_id = json.loads(mad.taken[0].body)["requestID"]
+        wrong = {"actionTo": "urn:sapparchi:Action:plant.mad", "requestID": request_id, "messageData": "{"}
+        await broker.publish(_answer(json.dumps(wrong).encode()))
+
+        await until_true(lambda: _has_taken(mad, 2))  # it is tried again
+        assert not handle.is_done
+
+
+@pytest.mark.rabbitmq
+async def test_a_plan_that_cannot_run_is_a_clear_error_of_the_api(tmp_path: Path, rabbit: Rabbit) -> None:
+    steps = {"a": {"action": "plant.double", "after": ["b"]}, "b": {"action": "plant.double", "after": ["a"]}}
+    async with Plant(tmp_path, rabbit) as plant:
+        manager = await plant.manager()
+        await plant.node("gw-1")
+
+        status, said = await asked(manager, f"{PREFIX}/tasks", {"plan": {"plan": "bad", "steps": steps}})
+
+        assert 400 <= status < 500
+        assert "a → b → a" in said
+
+
+# --- Helpers ------------------------------------------------------------------------------------------------
+
+
+def _raw(body: bytes) -> Publication:
+    message = Message(body=body)
+    return Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.NODES_REGISTER, mandatory=False)
+
+
+def _answer(body: bytes) -> Publication:
+    message = Message(body=body)
+    return Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.STEP_RESULTS, mandatory=False)
+
+
+async def _knows(plant: Plant, node_id: str) -> bool:
+    return node_id in await plant.nodes()
+
+
+async def _has_taken(node: DeafNode, count: int = 1) -> bool:
+    return len(node.taken) >= count

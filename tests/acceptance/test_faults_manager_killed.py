@@ -1,0 +1,84 @@
+"""Managers killed with SIGKILL: alone with a thousand tasks in flight, and one of two again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.acceptance.plant import Plant, has_counted, until_true
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.acceptance.kept_depot import Rabbit
+
+IN_FLIGHT = 1_000
+REGISTERED_WITHIN_S = 15.0
+KILLS = 6
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+async def test_a_manager_killed_with_a_thousand_tasks_in_flight_leaves_none_without_its_one_result(
+    tmp_path: Path, rabbit: Rabbit, kind: str, request: pytest.FixtureRequest
+) -> None:
+    store_url = request.getfixturevalue("postgres_url") if kind == "postgresql" else None
+    async with Plant(tmp_path, rabbit, store_url) as plant:
+        manager = await plant.manager()
+        await asyncio.gather(plant.node("gw-1"), plant.node("gw-2"))
+        handles = await plant.submit(IN_FLIGHT, seconds=0.5)
+        await handles[0].result(30)
+
+        manager.kill()
+        await plant.manager()
+
+        await plant.everything_is_recorded_once()
+
+
+@pytest.mark.rabbitmq
+async def test_nodes_are_registered_again_within_fifteen_seconds_of_a_managers_return(
+    tmp_path: Path, rabbit: Rabbit
+) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        manager = await plant.manager()
+        await asyncio.gather(plant.node("gw-1"), plant.node("gw-2"))
+        manager.kill()
+
+        successor = await plant.manager()
+
+        await until_true(lambda: has_counted(successor, "canoa_registrations_total", 2), REGISTERED_WITHIN_S)
+        await plant.some_results()
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.postgres
+async def test_of_two_managers_on_one_store_either_may_be_killed_again_and_again(
+    tmp_path: Path, rabbit: Rabbit, postgres_url: str
+) -> None:
+    async with Plant(tmp_path, rabbit, postgres_url) as plant:
+        managers = [await plant.manager(), await plant.manager()]
+        await plant.node("gw-1")
+
+        async with plant.load():
+            for kill in range(KILLS):
+                await plant.ready(managers[kill % 2])
+                await asyncio.sleep(random.uniform(0, 0.3))
+                managers[kill % 2].kill()
+                managers[kill % 2] = plant.start_manager()
+
+        await plant.everything_is_recorded_once()
+
+
+@pytest.mark.rabbitmq
+async def test_with_no_manager_alive_tasks_are_accepted_and_run_by_the_next(tmp_path: Path, rabbit: Rabbit) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        manager = await plant.manager()
+        await plant.node("gw-1")
+        manager.kill()
+        await plant.submit(50)
+
+        await plant.manager()
+
+        await plant.everything_is_recorded_once()

@@ -1,0 +1,147 @@
+"""Nodes that die, are cut off, or take work and never answer; and those that register without end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.acceptance.foreign_node import DeafNode, linked, registration
+from tests.acceptance.plant import WITHIN_S, Plant, until_true
+from tests.acceptance.shell import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.acceptance.kept_depot import Rabbit
+
+    from canoa.testing.pytest_plugin import ProxyFactory
+
+NODES = 100
+REGISTRATIONS = 10_000
+
+
+@pytest.mark.rabbitmq
+async def test_a_step_whose_worker_is_killed_goes_to_another_one(tmp_path: Path, rabbit: Rabbit) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager()
+        workers = {name: await plant.node(name) for name in ("gw-1", "gw-2")}
+        held = await plant.begin("hold", folder=str(tmp_path))
+        first = await _holder(tmp_path)
+
+        workers[first].kill()
+        other = await _holder(tmp_path, other_than=first)
+        (tmp_path / "release").touch()
+
+        assert await held.result(WITHIN_S) == other
+        [step] = await plant.steps(held)
+        assert [attempt.node_id for attempt in step.attempts] == [first, other]
+
+
+@pytest.mark.rabbitmq
+async def test_a_step_on_the_only_worker_that_is_killed_waits_for_its_return(tmp_path: Path, rabbit: Rabbit) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager()
+        worker = await plant.node("gw-1")
+        held = await plant.begin("hold", folder=str(tmp_path))
+        await _holder(tmp_path)
+
+        worker.kill()
+        (tmp_path / "release").touch()
+        await plant.node("gw-1")
+
+        assert await held.result(WITHIN_S) == "gw-1"
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.timeout(180)
+async def test_a_worker_whose_link_is_cut_for_thirty_seconds_goes_on_and_nothing_is_lost(
+    tmp_path: Path, rabbit: Rabbit, tcp_proxy: ProxyFactory
+) -> None:
+    proxy = await tcp_proxy(rabbit.url)
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager()
+        worker = await plant.node("gw-1", CANOA_BROKER=proxy.via(rabbit.url))
+
+        async with plant.load(pause_s=0.5):
+            await plant.some_results()
+            proxy.cut()
+            await asyncio.sleep(30)
+            proxy.restore()
+            await plant.some_results()
+
+        await plant.everything_is_recorded_once()
+        assert worker.is_alive
+
+
+# --- Takes work, and never answers ----------------------------------------------------------------------
+
+
+@pytest.mark.rabbitmq
+async def test_a_node_that_never_answers_loses_its_work_and_then_its_turn(tmp_path: Path, rabbit: Rabbit) -> None:
+    deaf = DeafNode("deaf")
+    async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
+        await plant.manager()
+        await deaf.join(broker, "plant.told_at")
+        await plant.node("gw-1")
+
+        await _tell(plant, 20)
+        await until_true(lambda: _is_down(plant, "deaf"))
+        taken = len(deaf.taken)
+        await _tell(plant, 20)
+
+        assert len(deaf.taken) == taken >= 3
+
+
+async def _tell(plant: Plant, times: int) -> None:
+    handles = [await plant.begin("told_at") for _ in range(times)]
+    for handle in handles:
+        await handle.result(WITHIN_S)
+
+
+async def _is_down(plant: Plant, node_id: str) -> bool:
+    async with plant.opened() as store:
+        return any(row.node_id == node_id and row.down_until_ms for row in await store.breakers())
+
+
+# --- Registers without end --------------------------------------------------------------------------------
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize("is_forced", [False, True], ids=["unforced", "forced"])
+async def test_ten_thousand_registrations_at_once_are_one_write_for_each_node_and_change(
+    tmp_path: Path, rabbit: Rabbit, is_forced: bool
+) -> None:
+    names = [f"node-{number}" for number in range(NODES)]
+    flood = [registration(name, "plant.double", is_forced=is_forced) for name in names] * (REGISTRATIONS // NODES)
+    async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
+        manager = await plant.manager()
+
+        assert not any(await broker.publish_many(flood))
+        await broker.publish(registration("node-0", "plant.double", "plant.hold", is_forced=is_forced))
+
+        await until_true(lambda: _has_changed(plant, "node-0"))
+        rows = await plant.nodes()
+        assert set(rows) == set(names)
+        assert max(row.version for row in rows.values()) == NODES + 1
+        assert manager.is_alive
+
+
+async def _has_changed(plant: Plant, node_id: str) -> bool:
+    row = (await plant.nodes()).get(node_id)
+    return row is not None and len(row.actions) == 2
+
+
+# --- Helpers --------------------------------------------------------------------------------------------------
+
+
+async def _holder(folder: Path, *, other_than: str = "") -> str:
+    """The node that runs what is held."""
+    found: list[str] = []
+
+    def is_held() -> bool:
+        found[:] = [path.name for path in folder.glob("gw-*") if path.name != other_than]
+        return bool(found)
+
+    await asyncio.to_thread(until, is_held)
+    return found[0]

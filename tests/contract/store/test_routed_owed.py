@@ -1,0 +1,85 @@
+"""What a move left to be sent: the mover's for a while, then anybody's, until it was paid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.contract.store.routed_words import SINGLE, begin, failed, fan, move, moved
+from tests.contract.store.words import NOW_MS
+
+from canoa.store.port import Retention
+from canoa.store.routed_port import HOLD_OWED_MS, Paid
+from canoa.vocabulary import TaskId
+
+if TYPE_CHECKING:
+    from tests.contract.store.conftest import OpenStore, RunSql
+
+    from canoa.store.routed_port import FullStore, Owed
+
+DAY_MS = 86_400_000
+
+
+def keys(owed: list[Owed]) -> list[str]:
+    return [each.key for each in owed]
+
+
+async def test_what_a_killed_manager_left_is_taken_by_another_after_the_hold(open_store: OpenStore) -> None:
+    first, second = await open_store(), await open_store()
+    done = await move(first, begin("a"))
+
+    early = await second.take_owed(now_ms=NOW_MS + HOLD_OWED_MS - 1, limit=5, for_ms=1000)
+    taken = await second.take_owed(now_ms=NOW_MS + HOLD_OWED_MS, limit=5, for_ms=1000)
+
+    assert early == []
+    assert taken == list(done.owed)
+
+
+async def test_nobody_takes_what_another_one_holds(store: FullStore) -> None:
+    await moved(store, begin("a"), begin("b"))
+    at_ms = NOW_MS + HOLD_OWED_MS
+
+    first = await store.take_owed(now_ms=at_ms, limit=1, for_ms=1000)
+    second = await store.take_owed(now_ms=at_ms, limit=5, for_ms=1000)
+
+    assert (keys(first), keys(second)) == (["a.0.1.1"], ["b.0.1.1"])
+    assert await store.take_owed(now_ms=at_ms + 999, limit=5, for_ms=1000) == []
+    assert keys(await store.take_owed(now_ms=at_ms + 1000, limit=5, for_ms=1000)) == ["a.0.1.1", "b.0.1.1"]
+
+
+async def test_what_was_paid_is_owed_no_more(store: FullStore) -> None:
+    await moved(store, begin("a"), begin("b"))
+
+    await moved(store, Paid(key="a.0.1.1"), Paid(key="a.0.1.1"), Paid(key="nobody's"))
+
+    assert keys(await store.take_owed(now_ms=NOW_MS + DAY_MS, limit=5, for_ms=1000)) == ["b.0.1.1"]
+
+
+async def test_what_was_held_by_a_clock_that_has_gone_back_is_free(store: FullStore) -> None:
+    await move(store, begin("a"))
+
+    assert keys(await store.take_owed(now_ms=NOW_MS - DAY_MS, limit=5, for_ms=1000)) == ["a.0.1.1"]
+
+
+async def test_forgetting_a_task_forgets_its_steps_and_then_its_plan(store: FullStore, run_sql: RunSql) -> None:
+    plan = fan(2)
+    await moved(store, begin("a", plan), begin("b", SINGLE))
+    await move(store, failed("a.0.1.1"))
+    short = Retention(task_s=60, payload_s=60)
+    later_ms = NOW_MS + DAY_MS // 2
+
+    assert await store.forget(short, now_ms=later_ms, limit=100) == 1
+
+    assert await store.steps(TaskId("a")) == []
+    assert await run_sql("SELECT count(*) FROM steps") == 1
+    assert await run_sql("SELECT count(*) FROM plans") == 2
+    await store.forget(short, now_ms=NOW_MS + 2 * DAY_MS, limit=100)
+    assert await run_sql("SELECT count(*) FROM plans") == 1
+    assert await store.plan_of(TaskId("b")) == SINGLE
+
+
+async def test_a_plan_with_a_name_is_kept(store: FullStore) -> None:
+    await store.put_plan(SINGLE, now_ms=NOW_MS)
+
+    await store.forget(Retention(), now_ms=NOW_MS + 9 * DAY_MS, limit=100)
+
+    assert await store.plan(SINGLE.name) == SINGLE

@@ -1,0 +1,93 @@
+"""Kills one of two managers under load, again and again, and checks that what was accepted has ended, with one result.
+
+    python -m tests.torture.manager --kills 100
+
+They share a PostgreSQL and a RabbitMQ, all private. Exit code 1 and a list when a promise was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.acceptance.kept_depot import Rabbit
+from tests.acceptance.plant import EVERYTHING, Plant
+
+from canoa.errors import CanoaError
+from canoa.store.port import State, TaskFilter
+from canoa.testing import PostgresNode, RabbitNode
+
+if TYPE_CHECKING:
+    from canoa.client.handle import Handle
+
+LONGEST_S: Final = 1.0
+END_WITHIN_S: Final = 120.0
+SHOWN: Final = 20
+
+
+async def tortured(folder: Path, rabbit: Rabbit, store_url: str, *, kills: int) -> list[str]:
+    """The promises that were broken."""
+    async with Plant(folder, rabbit, store_url) as plant:
+        managers = [await plant.manager(), await plant.manager()]
+        nodes = [await plant.node("gw-1"), await plant.node("gw-2")]
+        async with plant.load(batch=10):
+            for kill in range(kills):
+                await plant.ready(managers[kill % 2])
+                await asyncio.sleep(random.uniform(0, LONGEST_S))
+                managers[kill % 2].kill()
+                managers[kill % 2] = plant.start_manager()
+        broken = await checked(plant)
+        broken += [f"node {node.pid} ended by itself: {node.said[-500:]}" for node in nodes if not node.is_alive]
+        print(f"{kills} kills, {len(plant.handles):,} tasks accepted, {len(broken)} promises broken")
+        return broken
+
+
+async def checked(plant: Plant) -> list[str]:
+    ends_at = asyncio.get_running_loop().time() + END_WITHIN_S
+    broken = []
+    for number, handle in plant.handles.items():
+        left_s = max(0.1, ends_at - asyncio.get_running_loop().time())
+        said = await _said(handle, left_s)
+        if said != 2 * number:
+            broken.append(f"task {handle.id}: {said!r}, wanted {2 * number}")
+    async with plant.opened() as store:
+        rows = await store.tasks(TaskFilter(), limit=EVERYTHING)
+    unfinished = [row for row in rows if row.state is not State.ENDED or row.outcome != "ok"]
+    return broken + [f"task {row.id} is recorded as {row.state}, {row.outcome}" for row in unfinished]
+
+
+async def _said(handle: Handle[int], within_s: float) -> object:
+    try:
+        return await handle.result(within_s)
+    except CanoaError as exc:
+        return exc
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture.manager")
+    parser.add_argument("--kills", type=int, default=100)
+    given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp())
+    with (
+        tempfile.TemporaryDirectory() as rabbit_folder,
+        tempfile.TemporaryDirectory() as postgres_folder,
+        RabbitNode(Path(rabbit_folder)) as rabbit,
+        PostgresNode(Path(postgres_folder)) as postgres,
+    ):
+        url = postgres.url(postgres.add_database())
+        broken = asyncio.run(tortured(folder, Rabbit(rabbit, rabbit.url()), url, kills=given.kills))
+    for line in broken[:SHOWN]:
+        print(line)
+    if broken:
+        sys.exit(f"what it logged is in {folder}")
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
