@@ -94,7 +94,7 @@ async def test_a_node_that_never_answers_loses_its_work_and_then_its_turn(tmp_pa
 
 
 async def _tell(plant: Plant, times: int) -> None:
-    handles = [await plant.begin("told_at") for _ in range(times)]
+    handles = [await plant.begin("told_at", timeout_s=1) for _ in range(times)]
     for handle in handles:
         await handle.result(WITHIN_S)
 
