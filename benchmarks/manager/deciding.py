@@ -14,7 +14,6 @@ from canoa.manager.catalogue import Catalogue
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.router import Router
 from canoa.manager.routing.round_robin import RoundRobin
-
 from canoa.store.routed_port import BreakerRow, NodeRow
 from canoa.vocabulary import ActionName, Layer, NodeId
 

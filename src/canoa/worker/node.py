@@ -50,6 +50,8 @@ MADE_UP_EXPIRES_S: Final = 120.0
 """How long the queue of a node with a made-up name outlives it. Longer bridges longer cuts, and keeps work longer from
 other nodes where this one was killed."""
 
+UNANSWERED_REMEDY: Final = "the manager's log says why, such as another live node with this id"
+
 MAX_LIMITS_BYTES: Final = 64 * 1024
 """Of a header that must fit into one frame, with room for others."""
 
@@ -121,7 +123,7 @@ class Node:
     # --- Hearing --------------------------------------------------------------------------------------
 
     def _on_word(self, delivery: Delivery) -> None:
-        """A heartbeat, or an acknowledgement: of any node, since all of them share one key."""
+        """A heartbeat, or an acknowledgement: of any node, where it came by the key that they share."""
         delivery.settle()
         try:
             if delivery.exchange == topology.MANAGER_AVAILABLE:
@@ -156,6 +158,8 @@ class Node:
         self._view, intent = registration.on(self._view, event, self._loop.time())
         if before is State.REGISTERED and self.state is State.NOT_REGISTERED:
             log.warning("managers_silent", node_id=self._identity.node_id)
+        if intent is not None and not intent.is_forced:
+            log.warning("registration_not_acknowledged", node_id=self._identity.node_id, remedy=UNANSWERED_REMEDY)
         if intent is not None:
             self._broker.post(self._publication(self._urns, is_forced=intent.is_forced), _heard_nothing)
         self._set_timer(registration.due_s(self._view))
@@ -174,6 +178,7 @@ class Node:
             body=sapparchi.encode(said),
             content_type=ContentType.JSON.value,
             headers={**self._fixed_headers, sapparchi.LOAD: round(self._load(), 3)},
+            reply_to=topology.heartbeat_queue_name(identity.node_id),  # all nodes share the published key
             expiration_s=REGISTRATION_TTL_S,
         )
         return Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.NODES_REGISTER, mandatory=False)

@@ -42,6 +42,7 @@ class Answered(NamedTuple):
 
 class Registered(NamedTuple):
     body: Registration
+    reply_to: str | None
     headers: Mapping[str, HeaderValue]
 
 
@@ -64,15 +65,17 @@ class BareManager:
 
     async def registration(self) -> Registered:
         message = (await self._registrations.take_one()).message
-        return Registered(sapparchi.decode(message.body, Registration), message.headers)
+        return Registered(sapparchi.decode(message.body, Registration), message.reply_to, message.headers)
 
     async def heartbeat(self, ts: int, *, is_forced: bool = False) -> None:
         body = sapparchi.encode(Heartbeat(ts=ts, force_register=is_forced))
         await self.broker.publish(_notice(topology.MANAGER_AVAILABLE, "", body))
 
-    async def acknowledge(self, node_id: str, actions: list[str]) -> None:
+    async def acknowledge(self, node_id: str, actions: list[str], *, reply_to: str | None = None) -> None:
+        """As published, or to that node alone."""
         body = sapparchi.encode(RegistrationAck(token="t", node_id=node_id, actions=actions))
-        await self.broker.publish(_notice(topology.AMQ_TOPIC, topology.NODES_ACK, body))
+        way = (topology.AMQ_TOPIC, topology.NODES_ACK) if reply_to is None else ("", reply_to)
+        await self.broker.publish(_notice(*way, body))
 
     # --- Work -------------------------------------------------------------------------------------
 

@@ -53,6 +53,16 @@ async def test_a_worker_says_what_it_is_and_is_registered_once_acknowledged(app:
         await until(lambda: is_registered(worker))
 
 
+async def test_an_acknowledgement_may_come_to_the_node_alone(memory_app: Canoa, memory_manager: BareManager) -> None:
+    offering_one(memory_app)
+
+    async with memory_app.worker_with(NAMED) as worker:
+        said = await memory_manager.registration()
+        await memory_manager.acknowledge(NODE, [URN], reply_to=said.reply_to)
+
+        await until(lambda: is_registered(worker))
+
+
 async def test_a_forced_heartbeat_registers_again_and_only_once(app: Canoa, manager: BareManager) -> None:
     offering_one(app)
 
