@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,11 +11,13 @@ import msgspec
 
 from canoa.cli.plans import read_plan
 from canoa.client.door import RoutedOrder
-from canoa.errors import ArgumentsRefused, Undecodable
+from canoa.errors import ArgumentsRefused, NobodyManages, Undecodable, UnknownPlan, WrongUse
 from canoa.urn import TASK_PREFIX, task_name
 from canoa.wire.codec import ANY
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from canoa.client.door import Order
     from canoa.recorder.views import SubmitOptions
 
@@ -39,6 +42,19 @@ def of_plan(name: str, text: str, options: SubmitOptions) -> tuple[str, RoutedOr
 
 def of_action(order: Order) -> RoutedOrder:
     return RoutedOrder(action=order.action, input=order.arguments, options=order.options)
+
+
+@contextmanager
+def bare_names_told(name: str) -> Iterator[None]:
+    """A name without a dot may be a plan's, or an action's whose app was left out."""
+    try:
+        yield
+    except (UnknownPlan, NobodyManages) as exc:
+        if "." in name or name.startswith(TASK_PREFIX):
+            raise
+        raise WrongUse(
+            f"{name!r:.100} is not an action's name, which is <app>.<action>, and no plan of that name is here: {exc}"
+        ) from exc
 
 
 def _json(text: str) -> msgspec.Raw:

@@ -86,7 +86,7 @@ def submit(
             if order is None:
                 _submit_lines(door, called, lines, options, as_json=as_json)
                 return
-            with output.interrupts_told(waiting.IN_DOUBT):
+            with output.interrupts_told(waiting.IN_DOUBT), routed_orders.bare_names_told(name):
                 done = door.route(order) if isinstance(order, RoutedOrder) else door.submit([order])[0]
             if not is_waiting:
                 _show(done, as_json=as_json)

@@ -12,40 +12,50 @@ from pathlib import Path
 
 import pytest
 from tests.integration.api.world import TOKEN, listening
-from tests.integration.keep.keeping import Keeping
+
+from canoa import Canoa
+from canoa.manager.hosting import hosting
 
 FOR_S = 40
 """Of cases made at random; the fixed ones take some seconds before."""
 
-# What the document cannot say: which arguments an action takes, and which cursors are ours. So a request that fits the
-# document may still be refused there.
+# What the document cannot say: which arguments an action takes, which cursors are ours, which plans can run and how
+# long a name may be. So a request that fits the document may still be refused there.
 CONFIGURATION = """
 [[operations]]
-include-operation-id = ["submit", "submit_batch", "list_tasks", "list_dead"]
+include-operation-id = ["submit", "submit_batch", "list_tasks", "list_dead", "register_plan", "rerun", "get_step"]
 [operations.checks]
-positive_data_acceptance.expected-statuses = ["2xx", "404", "422"]
+positive_data_acceptance.expected-statuses = ["2xx", "400", "404", "422"]
 """
+
+PLAN = {"plan": "thumbnails", "steps": {"resize": {"action": "shop.resize", "with": {"path": "$input.path"}}}}
 
 
 @pytest.mark.timeout(180)
 async def test_the_api_keeps_to_its_document_whatever_it_is_sent(tmp_path: Path) -> None:
     configuration = tmp_path / "schemathesis.toml"
     configuration.write_text(CONFIGURATION)
-    async with Keeping("memory://", tmp_path) as keeping:
+    app = Canoa("shop", broker="memory://")
 
-        @keeping.app.action()
-        async def resize(path: str, *, width: int = 100) -> str:
-            return f"{path}-{width}"
+    @app.action()
+    async def resize(path: str, *, width: int = 100) -> str:
+        return f"{path}-{width}"
 
-        @keeping.app.action()
-        async def fail(reason: str = "") -> None:
-            raise ValueError(reason)
+    @app.action()
+    async def fail(reason: str = "") -> None:
+        raise ValueError(reason)
 
-        await keeping.start()
-        async with listening(keeping.app, keeping.desk) as client:
-            for _ in range(5):  # dead letters, to be found
-                await client.post("/api/v1/tasks", json={"action": "shop.fail"})
-            code, said = await tried(str(client.base_url), configuration)
+    async with (
+        hosting(app, f"sqlite:///{tmp_path}/canoa.db") as hosted,
+        app.worker(drain_s=5),
+        listening(app, hosted.desk) as client,
+    ):
+        await client.put("/api/v1/plans/thumbnails", json=PLAN)
+        for _ in range(5):  # dead letters and routed tasks, to be found
+            await client.post("/api/v1/tasks", json={"action": "shop.fail"})
+            await client.post("/api/v1/tasks", json={"plan": "thumbnails", "input": {"path": "a.png"}})
+        code, said = await tried(str(client.base_url), configuration)
+        await app.aclose()
 
     assert code == 0, said
     generated = re.search(r"(\d+) generated", said)

@@ -1,0 +1,230 @@
+"""`canoa nodes`, `plans`, `task` and plans in `submit`: the same through the API and through the broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.acceptance.shell import CANOA, ROOT, Shell, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from canoa.testing import RabbitNode
+
+DEPOT = "tests.acceptance.continuum_depot:app"
+PLAN = """
+plan: power-factor
+steps:
+  fetch: {action: continuum.fetch, with: {url: $input.url}}
+  total: {action: continuum.total, with: {data: $fetch}}
+  report:
+    action: continuum.report
+    with: {total: $total, values: $fetch.values, folder: $input.folder}
+    retry: 0
+"""
+
+
+@pytest.fixture(
+    scope="module", params=["through the API", pytest.param("through the broker", marks=pytest.mark.rabbitmq)]
+)
+def managed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """A shell where a manager runs and a worker has joined, with a plan file in its folder."""
+    folder = tmp_path_factory.mktemp("managed")
+    (folder / "plan.yaml").write_text(PLAN)
+    shell = Shell(folder, folder=folder)
+    shell.env["PYTHONPATH"] += f":{ROOT}"
+    if request.param == "through the API":
+        shell.start(str(CANOA), "up", DEPOT, "--port", "0").wait_logged("Ctrl-C")
+        until(lambda: len(nodes(shell)) == 1)
+        yield shell
+        shell.close()
+        return
+    node: RabbitNode = request.getfixturevalue("rabbit_node")
+    vhost = node.add_vhost()
+    shell.env |= {"CANOA_BROKER": node.url(vhost), "CANOA_STORE": f"sqlite:///{folder}/canoa.db"}
+    shell.start(str(CANOA), "manager", "--port", "0").wait_logged("manager_ready")
+    worker = ["worker", DEPOT, "--node-id", "gw-7", "--layer", "fog", "--site", "natal"]
+    shell.start(str(CANOA), *worker).wait_logged("worker_ready")
+    until(lambda: len(nodes(shell)) == 1)
+    yield shell
+    shell.close()
+    node.release_vhost(vhost)
+
+
+def nodes(shell: Shell) -> list[dict[str, Any]]:
+    run = shell.canoa("nodes", "--json")
+    return list(json.loads(run.stdout)) if run.returncode == 0 else []
+
+
+def given(folder: Path) -> str:
+    return json.dumps({"url": "abc", "folder": str(folder)})
+
+
+def submitted(shell: Shell, *args: str) -> str:
+    run = shell.canoa("submit", *args)
+    assert (run.returncode, run.stderr) == (0, ""), run.stderr
+    return run.stdout.strip()
+
+
+def test_every_node_is_shown_with_what_it_offers(managed: Shell) -> None:
+    run = managed.canoa("nodes")
+
+    [node] = nodes(managed)
+    assert run.returncode == 0, run.stderr
+    assert node["id"] in run.stdout
+    assert "continuum.fetch, continuum.report, continuum.total" in run.stdout
+    one = managed.canoa("nodes", node["id"], "--json")
+    assert json.loads(one.stdout)["health"] == "OK"
+    missing = managed.canoa("nodes", "nobody")
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert "'nobody'" in missing.stderr
+
+
+def test_a_plan_file_is_submitted_and_watched_line_by_line_where_there_is_no_terminal(
+    managed: Shell, tmp_path: Path
+) -> None:
+    run = managed.canoa("submit", "plan.yaml", given(tmp_path), "--watch")
+
+    assert (run.returncode, run.stdout) == (0, '"5 of 2"\n'), run.stderr
+    ends = [line for line in run.stderr.splitlines() if ": ok on " in line]
+    assert [line.partition(":")[0] for line in ends] == ["fetch", "total", "report"]
+
+
+def test_in_a_terminal_the_steps_are_drawn(managed: Shell, tmp_path: Path) -> None:
+    screen, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [str(CANOA), "submit", "plan.yaml", given(tmp_path), "--watch"],
+        cwd=managed.folder,
+        env={**managed.env, "TERM": "xterm", "COLUMNS": "160"},
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    out, _ = process.communicate(timeout=30)
+    drawn = b""
+    try:
+        while chunk := os.read(screen, 65536):
+            drawn += chunk
+    except OSError:  # Linux ends a terminal so
+        pass
+    os.close(screen)
+
+    assert (process.returncode, out) == (0, b'"5 of 2"\n')
+    for word in (b"step", b"travelled", b"fetch", b"total", b"report", b"ok"):
+        assert word in drawn
+
+
+def test_a_task_tells_its_whole_story(managed: Shell, tmp_path: Path) -> None:
+    task_id = submitted(managed, "plan.yaml", given(tmp_path))
+    assert managed.canoa("result", task_id, "--follow").stdout == '"5 of 2"\n'
+
+    story = managed.canoa("task", "show", task_id)
+    told = json.loads(managed.canoa("task", "show", task_id, "--json").stdout)
+
+    assert story.returncode == 0, story.stderr
+    lines = story.stdout.splitlines()
+    assert lines[0].startswith(f"task {task_id}  power-factor  ok after ")
+    assert [line[:9] for line in lines if line[0] in "├└"] == ["├─ fetch ", "├─ total ", "└─ report"]
+    assert story.stdout.count("travelled") == 3
+    assert [step["outcome"] for step in told["steps"]] == ["ok", "ok", "ok"]
+    assert managed.canoa("task", "show", task_id, "--step", "total").stdout == "5.0\n"
+
+
+def test_a_failed_task_is_exit_1_and_only_what_failed_is_run_again(managed: Shell, tmp_path: Path) -> None:
+    (tmp_path / "broken").touch()
+    failed = managed.canoa("submit", "plan.yaml", given(tmp_path), "--watch")
+    task_id = failed.stderr.splitlines()[0].split()[1]
+    nothing = managed.canoa("task", "show", task_id, "--step", "report")
+    (tmp_path / "broken").unlink()
+
+    again = managed.canoa("task", "rerun", task_id, "--watch")
+    refused = managed.canoa("task", "rerun", task_id)
+
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "step report: ValueError: no paper" in failed.stderr
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+    assert (again.returncode, again.stdout) == (0, '"5 of 2"\n'), again.stderr
+    attempts = {
+        step["name"]: len(step["attempts"])
+        for step in json.loads(managed.canoa("task", "show", task_id, "--json").stdout)["steps"]
+    }
+    assert attempts["fetch"] == attempts["total"] == 1
+    assert (refused.returncode, refused.stdout) == (2, "")
+
+
+def test_ctrl_c_leaves_the_task_alone_and_says_how_to_go_on(managed: Shell, tmp_path: Path) -> None:
+    (tmp_path / "held").touch()
+    watching = managed.start(str(CANOA), "submit", "plan.yaml", given(tmp_path), "--watch")
+    watching.wait_logged("report: sent to")
+
+    watching.send(signal.SIGINT)
+
+    assert (watching.wait(), watching.output()) == (130, "")
+    task_id = watching.said.split()[1]
+    assert f"canoa result {task_id} --follow" in watching.said
+    assert "Traceback" not in watching.said
+    (tmp_path / "held").unlink()
+    assert managed.canoa("result", task_id, "--follow").stdout == '"5 of 2"\n'
+
+
+def test_a_registered_plan_is_listed_shown_and_submitted_by_its_name(managed: Shell, tmp_path: Path) -> None:
+    registered = managed.canoa("plans", "register", "plan.yaml")
+    again = managed.canoa("plans", "register", "plan.yaml", "--json")
+    shown = managed.canoa("plans", "show", "power-factor")
+    from_stdin = managed.canoa("plans", "register", "-", "--json", stdin=shown.stdout)
+
+    assert (registered.returncode, registered.stdout) == (0, "power-factor\n"), registered.stderr
+    assert json.loads(again.stdout)["is_new"] is False
+    assert json.loads(from_stdin.stdout)["is_new"] is False
+    assert "power-factor" in managed.canoa("plans", "list").stdout
+    for name in ("power-factor", "urn:sapparchi:Task:power-factor"):
+        run = managed.canoa("submit", name, given(tmp_path), "--follow")
+        assert (run.returncode, run.stdout) == (0, '"5 of 2"\n'), run.stderr
+
+
+def test_an_action_is_routed_where_that_is_asked_for(managed: Shell) -> None:
+    run = managed.canoa("submit", "continuum.fetch", '{"url": "abc"}', "--routed", "--follow", "--json")
+
+    told = json.loads(run.stdout)
+    assert told["result"] == {"values": [3.0, 2.0]}
+    assert managed.canoa("task", "show", told["id"]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["submit", "nowhere.yaml"], "cannot read nowhere.yaml"),
+        (["submit", "bad.yaml"], "bad.yaml: line 3"),
+        (["submit", "nothing"], "'nothing' is not an action's name"),
+        (["submit", "plan.yaml", "{url"], "the input is not JSON"),
+        (["submit", "plan.yaml", "--lines", "-"], "--lines goes without"),
+        (["submit", "continuum.fetch", "--watch"], "add --routed"),
+        (["submit", "nobody.offers", "--routed"], "nobody.offers"),
+        (["plans", "show", "nothing"], "no plan 'nothing'"),
+        (["task", "show", "nonsense"], "'nonsense'"),
+        (["task", "rerun", "nonsense"], "'nonsense'"),
+    ],
+)
+def test_wrong_use_is_exit_2_and_names_value_or_remedy(managed: Shell, args: list[str], says: str) -> None:
+    (managed.folder / "bad.yaml").write_text("plan: p\nsteps:\n  a: {action: x.y, after: [b]}\n")
+
+    run = managed.canoa(*args)
+
+    assert (run.returncode, run.stdout) == (2, ""), run.stderr
+    assert says in run.stderr
+
+
+@pytest.mark.rabbitmq
+def test_without_a_manager_the_error_names_the_command(online: Shell) -> None:
+    for args in (["nodes"], ["plans", "list"], ["submit", "urn:sapparchi:Task:p"]):
+        run = online.canoa(*args)
+
+        assert (run.returncode, run.stdout) == (1, "")
+        assert "canoa manager" in run.stderr
