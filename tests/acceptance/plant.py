@@ -90,10 +90,10 @@ class Plant:
         self.handles |= dict(zip(numbers, handles, strict=True))
         return handles
 
-    async def begin(self, action: str, **arguments: Any) -> Handle[Any]:
-        """A routed task of one action."""
-        body = msgspec.json.encode(arguments)
-        return await self.app.submit_raw(f"plant.{action}", body, options=Options(dispatch="routed"))
+    async def begin(self, action: str, *, timeout_s: float | None = None, **arguments: Any) -> Handle[Any]:
+        """A routed task of one action. `timeout_s`: of one attempt; None: as the node says."""
+        options = Options(dispatch="routed", timeout=timeout_s)
+        return await self.app.submit_raw(f"plant.{action}", msgspec.json.encode(arguments), options=options)
 
     @asynccontextmanager
     async def load(self, batch: int = 5, pause_s: float = 0.05) -> AsyncIterator[None]:

@@ -81,7 +81,7 @@ async def test_a_worker_whose_link_is_cut_for_thirty_seconds_goes_on_and_nothing
 async def test_a_node_that_never_answers_loses_its_work_and_then_its_turn(tmp_path: Path, rabbit: Rabbit) -> None:
     deaf = DeafNode("deaf")
     async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
-        await plant.manager()
+        await plant.manager(CANOA_STEP_TRAVEL_S="0.5")
         await deaf.join(broker, "plant.told_at")
         await plant.node("gw-1")
 
@@ -94,7 +94,7 @@ async def test_a_node_that_never_answers_loses_its_work_and_then_its_turn(tmp_pa
 
 
 async def _tell(plant: Plant, times: int) -> None:
-    handles = [await plant.begin("told_at") for _ in range(times)]
+    handles = [await plant.begin("told_at", timeout_s=1) for _ in range(times)]
     for handle in handles:
         await handle.result(WITHIN_S)
 

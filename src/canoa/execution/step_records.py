@@ -49,7 +49,7 @@ class StepRecord(msgspec.Struct, gc=False):
     output: bytes | None = None
 
     def attempts(self) -> list[AttemptRow]:
-        return _decode_story(self.story)
+        return _decode_story(self.story) if self.send else []
 
     def tell(self, story: Sequence[AttemptRow]) -> None:
         self.story = _encode_story(story[-MAX_STORY:])
@@ -99,19 +99,21 @@ def outline_of(doc: bytes) -> Outline:
     return Outline(plan_id(doc), doc, plan, before, tuple(map(tuple, behind)))
 
 
-def avoided(story: Sequence[AttemptRow]) -> frozenset[NodeId]:
-    """Nodes that did not answer, of the task's current run: attempts count from one again in the next."""
+def avoided(story: Sequence[AttemptRow], attempt: int) -> frozenset[NodeId]:
+    """Nodes that did not answer, up to this attempt. Later ones are of a run before: attempts count from one again."""
+    if not story:
+        return _NOBODY
     nodes: set[NodeId] = set()
-    later: AttemptRow | None = None
     for each in reversed(story):
-        if later is not None and each.attempt > later.attempt:
+        if each.attempt > attempt:
             break
+        attempt = each.attempt
         if each.outcome in _UNANSWERED:
             nodes.add(each.node_id)
-        later = each
     return frozenset(nodes)
 
 
+_NOBODY: Final[frozenset[NodeId]] = frozenset()
 LOST: Final = "lost"
 RETURNED: Final = "returned"
 _UNANSWERED: Final = frozenset({LOST, RETURNED, "timed_out", "poisoned"})

@@ -84,10 +84,11 @@ class Course:
         self.steps = steps
         self.is_open = is_open
         self.touched: dict[int, StepRecord] = {}
+        self._stories: dict[int, list[AttemptRow]] = {}  # those that were read, as they are now
         self._route = route
         self._settings = settings
         self._random = random
-        self._effect = Effect()
+        self._effect: Effect  # of the move in hand
 
     # --- Moves --------------------------------------------------------------------------------------
 
@@ -187,7 +188,7 @@ class Course:
         step = self._at(move.step)
         if step is None:
             return Effect(verdict=Verdict.UNKNOWN)
-        story = step.attempts()
+        story = self.story(step.step)
         place = len(story) - 1 - (step.send - move.send)
         if not 0 <= place < len(story):
             return Effect(verdict=Verdict.LATE)
@@ -214,7 +215,7 @@ class Course:
 
     def _look_at_sent(self, step: StepRecord, now_ms: int) -> None:
         if step.limit_ms is not None and _has_gone_back(step.due_ms, now_ms):
-            step.limit_ms = now_ms + max(0, step.limit_ms - step.attempts()[-1].sent_ms)
+            step.limit_ms = now_ms + max(0, step.limit_ms - self.story(step.step)[-1].sent_ms)
         if step.limit_ms is None or now_ms < step.limit_ms:
             self._arm(step, step.limit_ms, now_ms)
             return
@@ -259,8 +260,8 @@ class Course:
 
     def _dispatch(self, step: StepRecord, now_ms: int) -> None:
         action = self._action(step.step)
-        story = step.attempts() if step.send else []
-        choice = self._route.choose(action, avoid=avoided(story), now_ms=now_ms)
+        story = self.story(step.step)
+        choice = self._route.choose(action, avoid=avoided(story, step.attempt), now_ms=now_ms)
         if choice is not None:
             self._send(step, choice, story, now_ms)
         elif not self._route.is_known(action):
@@ -279,7 +280,8 @@ class Course:
         step.retries = choice.retries if planned.retries is None else planned.retries
         step.limit_ms = None if timeout_s is None else now_ms + self._limit_ms(timeout_s)
         sent = AttemptRow(attempt=step.attempt, node_id=choice.node_id, why=choice.why, sent_ms=now_ms)
-        step.tell([*story, sent])
+        story.append(sent)
+        step.tell(story)
         self._arm(step, step.limit_ms, now_ms)
         self._effect.sends.append(step.step)
 
@@ -289,7 +291,7 @@ class Course:
     def _wait_again(self, step: StepRecord, why: str, now_ms: int) -> None:
         """After a loss. One soon after sending says that the way is closed, and the wait goes on; a late one may be
         the step's own doing, and begins a new wait, but not for ever."""
-        story = step.attempts()
+        story = self.story(step.step)
         travel_ms = self._settings.travel_s * 1000
         of_attempt = [each for each in story if each.attempt == step.attempt and each.outcome in (LOST, RETURNED)]
         late = [each for each in of_attempt if each.outcome == LOST and _out_for_ms(each) >= travel_ms]
@@ -322,13 +324,10 @@ class Course:
         self, step: StepRecord, outcome: str, now_ms: int, *, error: str | None = None, told: StepEnd | None = None
     ) -> None:
         """The attempt that is out, is not any more."""
-        story = step.attempts()
+        story = self.story(step.step)
         last = story[-1]
-        story[-1] = AttemptRow(
-            attempt=last.attempt,
-            node_id=last.node_id,
-            why=last.why,
-            sent_ms=last.sent_ms,
+        story[-1] = msgspec.structs.replace(
+            last,
             started_ms=told.started_ms if told else None,
             ended_ms=now_ms if told is None or told.ended_ms is None else told.ended_ms,
             outcome=outcome,
@@ -383,6 +382,13 @@ class Course:
         """The step that failed first, whose outcome is the task's."""
         failed = [step for step in self.steps if step.state == ENDED and not step.is_ok]
         return min(failed, key=lambda step: (step.ended_ms or 0, step.step), default=None)
+
+    def story(self, at: int) -> list[AttemptRow]:
+        """Every time that the step was sent."""
+        story = self._stories.get(at)
+        if story is None:
+            story = self._stories[at] = self.steps[at].attempts()
+        return story
 
     # --- Small questions ----------------------------------------------------------------------------
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from canoa.manager.moving import Moving
     from canoa.manager.sending import Sender
     from canoa.store.routed_port import Moved
-    from canoa.wire.sapparchi import NodeMessage
 
 log = get_logger(__name__)
 
@@ -100,8 +99,7 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
             is_returned=True,
             now_ms=now_ms,
         )
-    output = sound(answer.message_data)
-    outcome, error = _outcome(status, answer)
+    outcome, output, error = _said(status, answer.message_data)
     headers = message.headers
     return StepEnd(
         task_id=TaskId(task_id),
@@ -119,9 +117,20 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
     )
 
 
-def _outcome(status: object, answer: NodeMessage) -> tuple[Outcome, str | None]:
-    """How it went, and what went wrong. Without a status it is a success, unless it says nothing but an error."""
-    error = _error(answer.message_data)
+def _said(status: object, data: str) -> tuple[Outcome, bytes, str | None]:
+    """How it went, what came out, and what went wrong. Data that is no JSON is a failed attempt: to wait for another
+    answer would tell nobody why."""
+    try:
+        output = sound(data)
+    except Undecodable as exc:
+        return Outcome.FAILED, b"null", f"its node answered with data that cannot be read: {exc}"
+    outcome, error = _outcome(status, data)
+    return outcome, output, error
+
+
+def _outcome(status: object, data: str) -> tuple[Outcome, str | None]:
+    """Without a status it is a success, unless it says nothing but an error."""
+    error = _error(data)
     if status is None:
         return (Outcome.OK, None) if error is None else (Outcome.FAILED, error)
     if not isinstance(status, str) or status not in _ENDS:

@@ -201,7 +201,7 @@ class Registrations:
         node_id = waiting.claim.node_id
         waiting.delivery.settle()
         self._catalogue.heard(node_id, is_registration=True)
-        self._acks.acknowledge(node_id)
+        self._acks.acknowledge(node_id, reply_to=waiting.delivery.message.reply_to)
 
     def _refuse(self, refused: Refused) -> None:
         self.refused[refused.reason] += 1

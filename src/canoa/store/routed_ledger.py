@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from canoa.store.routed_port import Move, Route
 
 
+_PAID = Moved(verdict=Verdict.TAKEN)
 _NO_REQUEST = Message(body=b"{}")
 
 
@@ -121,7 +122,7 @@ class RoutedLedger:
         self._random = random
         self._courses = {task_id: self._course(self._tasks[task_id], *of_task) for task_id, of_task in steps.items()}
         self._work: list[_Work] = []
-        self._answers: list[_Answer] = []
+        self._answers: list[_Answer | None] = []  # None: of `Paid`
         self._messages: dict[str, Message] = {}
         self._changed: dict[str, TaskRecord] = {}
         self._with_result: set[str] = set()
@@ -129,7 +130,7 @@ class RoutedLedger:
         self.new_tasks: dict[str, TaskRecord] = {}  # to insert, with all their steps
         self.plans: dict[str, tuple[Outline, int]] = {}  # used by new tasks, and when
         self.owed: list[tuple[str, int, bytes]] = []  # key, when it was made, publication
-        self.paid: list[str] = []  # to delete from what is owed, before that is written
+        self.paid: dict[str, None] = {}  # to delete from what is owed, before that is written
 
     # --- To write -----------------------------------------------------------------------------------
 
@@ -153,19 +154,20 @@ class RoutedLedger:
 
     def take(self, moves: Sequence[Move]) -> None:
         for move in moves:
-            self._answers.append(self._take(move))
+            if isinstance(move, Paid):  # the most frequent one, and the least
+                self.paid[plain(move.key)] = None
+                self._answers.append(None)
+            else:
+                self._answers.append(self._take(move))
 
     def answers(self) -> list[Moved]:
         """One for each move, once everything is built."""
-        return [_moved(answer) for answer in self._answers]
+        return [_PAID if answer is None else _moved(answer) for answer in self._answers]
 
-    def _take(self, move: Move) -> _Answer:
+    def _take(self, move: Begin | StepEnd | StepLost | StepDue | CancelTask | Rerun) -> _Answer:
         match move:
             case Begin():
                 return self._begin(move)
-            case Paid():
-                self.paid.append(plain(move.key))
-                return _Answer(0, Effect())
             case StepEnd() | StepLost() | StepDue():
                 return self._move_step(move)
             case CancelTask():
@@ -363,7 +365,8 @@ class RoutedLedger:
     def _follow(
         self, task: TaskRecord, course: Course, effect: Effect, answer: _Answer, *, told: StepEnd | None
     ) -> None:
-        self.paid += effect.closed
+        for key in effect.closed:
+            self.paid[key] = None
         for at in effect.sends:
             self._work.append(_Work(task, course, answer, "attempt", at, course.steps[at].send))
         if effect.outcome is not None:

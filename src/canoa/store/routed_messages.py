@@ -76,7 +76,7 @@ def end(
     task: TaskRecord, course: Course, outcome: Outcome, *, told: StepEnd | None, ended_ms: int
 ) -> tuple[End, list[Publication]]:
     """As the task's row ends, and what is published about it. `told`: the answer that ended it, if one did."""
-    stories = [step.attempts() for step in course.steps]
+    stories = [course.story(step.step) for step in course.steps]
     error = _error(course, outcome)
     output: bytes | None = None
     if outcome is Outcome.OK:
@@ -90,7 +90,11 @@ def end(
         task_id=TaskId(task.id),
         action=ActionName(task.action),
         outcome=outcome,
-        result=_result_message(task, outcome, output, _failure(course, error, attempts, told)),
+        result=(
+            result.success_message(TaskId(task.id), output, ContentType.JSON.value, None)
+            if output is not None
+            else result.failure_message(TaskId(task.id), outcome, _failure(course, error, attempts, told))
+        ),
         ended_ms=ended_ms,
         started_ms=_started_ms(stories),
         attempts=attempts,
@@ -104,9 +108,11 @@ def end(
 
 def _error(course: Course, outcome: Outcome) -> str | None:
     """Of several steps it names the one."""
+    if outcome is Outcome.OK:
+        return None
     failed = course.failure()
-    if outcome in (Outcome.OK, Outcome.CANCELLED) or failed is None:
-        return None if outcome is Outcome.OK else "the task was cancelled"
+    if outcome is Outcome.CANCELLED or failed is None:
+        return "the task was cancelled"
     name = course.outline.plan.steps[failed.step].name
     error = failed.error or outcome.value
     return error if len(course.steps) == 1 else f"step {name}: {error}"
@@ -124,13 +130,6 @@ def _failure(course: Course, error: str | None, attempts: int, told: StepEnd | N
         attempts=attempts,
         traceback=plain(told.traceback),
     )
-
-
-def _result_message(task: TaskRecord, outcome: Outcome, output: bytes | None, what: result.Failure) -> Message:
-    task_id = TaskId(task.id)
-    if output is not None:
-        return result.success_message(task_id, output, ContentType.JSON.value, None)
-    return result.failure_message(task_id, outcome, what)
 
 
 def _published(

@@ -197,11 +197,16 @@ class Node:
         """Return once the queue is empty, or not in time: what is in it is being given back meanwhile."""
         with suppress(CanoaError, TimeoutError):
             async with asyncio.timeout(EMPTY_WITHIN_S):
-                while True:
-                    if not (await self._broker.depth(self.queue)).messages:
-                        break
-                    await asyncio.sleep(LOOK_AGAIN_S)
+                await self._wait_empty()
+        with suppress(CanoaError, TimeoutError):
+            async with asyncio.timeout(LEAVE_WITHIN_S):
                 await self.consumer.cancel()
+
+    async def _wait_empty(self) -> None:
+        while True:
+            if not (await self._broker.depth(self.queue)).messages:
+                return
+            await asyncio.sleep(LOOK_AGAIN_S)
 
     async def aclose(self) -> None:
         """Take the queues of our own along; without a link they expire by themselves."""

@@ -79,7 +79,9 @@ class Node:
         delivery.settle()
 
     async def answer(self, request_id: str, said: Any, *, action: str = ACTION_PREFIX + "plant.any") -> None:
-        data = msgspec.json.encode(said).decode()
+        await self.answer_with(msgspec.json.encode(said).decode(), request_id, action=action)
+
+    async def answer_with(self, data: str, request_id: str, *, action: str = ACTION_PREFIX + "plant.any") -> None:
         body = sapparchi.encode(NodeMessage(action_to=action, request_id=request_id, message_data=data))
         await self._broker.publish(
             Publication(message=Message(body=body), exchange="amq.topic", key=topology.STEP_RESULTS, mandatory=False)

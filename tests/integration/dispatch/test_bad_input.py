@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from tests.integration.dispatch.site import eventually
+from tests.integration.dispatch.site import eventually, steps_of
 
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
@@ -90,7 +91,7 @@ async def test_a_plan_in_a_header_that_is_none_is_refused(memory_site: Site) -> 
     ("body", "verdict"),
     [
         (b"{", "malformed"),
-        (b'{"actionTo": "x", "requestID": "t.0.1.1", "messageData": "{"}', "malformed"),
+        (b'{"actionTo": "x", "requestID": "nobody.0.1.1", "messageData": "{"}', "unknown"),
         (b'{"actionTo": "x", "requestID": "made up", "messageData": "1"}', "foreign"),
         (b'{"actionTo": "x", "requestID": "nobody.0.1.1", "messageData": "1"}', "unknown"),
     ],
@@ -120,6 +121,24 @@ async def test_a_second_answer_and_one_of_another_attempt_change_nothing(site: S
     results = manager.manager.figures.stats.step_results
     await eventually(lambda: results == {"taken": 1, "double": 1, "late": 1})
     assert await _kept(manager, task_id) == b"42"
+
+
+async def test_an_answer_that_is_no_json_fails_the_attempt_and_it_is_tried_again(memory_site: Site) -> None:
+    manager = await memory_site.start_manager()
+    node = await memory_site.start_node("gw-1", manager, double=lambda value: 2 * value)
+    slow = await memory_site.start_node("gw-2", manager, other=_never)
+    task_id = await memory_site.request("other")
+    await eventually(lambda: bool(slow.received))
+
+    await node.answer_with("{", slow.received[0])
+
+    await eventually(lambda: len(slow.received) == 2)
+    rows = await steps_of(manager, task_id)
+    assert "cannot be read" in (rows["other"].attempts[0].error or "")
+
+
+async def _never(_: Any) -> None:
+    await asyncio.Event().wait()
 
 
 async def _still_works(site: Site) -> None:

@@ -26,6 +26,16 @@ async def routed_store(tmp_path: Path) -> AsyncIterator[FullStore]:
     await store.aclose()
 
 
+@pytest.fixture
+async def shared_town(rabbit_url: str, postgres_url: str) -> AsyncIterator[Town]:
+    """For several managers on many machines."""
+    store = new_store(postgres_url)
+    await store.open()
+    async with Town(lambda: RabbitBroker(rabbit_url), store) as town:
+        yield town
+    await store.aclose()
+
+
 @pytest.fixture(params=["memory", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
 async def town(request: pytest.FixtureRequest, routed_store: FullStore) -> AsyncIterator[Town]:
     """For what depends on the broker."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.manager.words import RESIZE, registration
 
-from canoa.broker.port import Message
+from canoa.broker import topology
+from canoa.broker.port import Message, Queue
 from canoa.execution.health import Sign
 from canoa.manager.claims import Reason
 from canoa.manager.node_settings import NodeSettings
@@ -19,6 +22,7 @@ from canoa.wire import sapparchi
 if TYPE_CHECKING:
     from tests.integration.manager.town import Town
 
+    from canoa.broker.port import Delivery
     from canoa.manager.nodes import Nodes
 
 GW = NodeId("gw-7")
@@ -93,6 +97,19 @@ async def test_a_node_that_says_goodbye_gets_no_more_work(town: Town) -> None:
     assert all(manager.router.is_known(RESIZE) for manager in managers)
     assert chosen(await town.start_manager()) is None
     assert town.managers[-1].router.is_known(RESIZE)
+
+
+async def test_a_worker_is_acknowledged_in_its_own_queue_and_no_other_node_hears_it(town: Town) -> None:
+    await town.start_manager()
+    own = topology.heartbeat_queue_name(GW)
+    heard: list[Delivery] = []
+    await town.broker.consume(own, heard.append, prefetch=10, topology=[Queue(name=own, expires_s=60)])
+
+    await town.publish(replace(registration(), reply_to=own), replace(registration("thief"), reply_to=own))
+    await town.until(lambda: town.acks("thief") and heard)
+
+    assert town.acks() == []
+    assert [json.loads(each.message.body)["nodeId"] for each in heard] == [GW]
 
 
 # --- Floods ------------------------------------------------------------------------------------------------

@@ -6,15 +6,18 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from tests.contract.broker.inbox import until_holding
 from tests.integration.pool import cpu_actions as lab
-from tests.integration.pool.pool import Gate, sample, until
+from tests.integration.pool.pool import Gate, sample, taken, until
 from tests.integration.routed.bare_manager import NODE, TASK_ID, BareManager, managing
+from tests.integration.traced import Traced, trace_id
 
 from canoa import Canoa, Context, DoNotRetry
 from canoa.broker import topology
-from canoa.wire import result, sapparchi, task
+from canoa.wire import result, sapparchi, task, trace
+from canoa.wire.event import Event
 from canoa.worker.worker import WorkerSettings
 
 if TYPE_CHECKING:
@@ -192,6 +195,40 @@ async def test_the_context_knows_task_attempt_and_a_key_that_stays(
         await memory_manager.send("shop.tells", headers={task.ATTEMPT: 2})
 
         assert (await memory_manager.answer()).value == [TASK_ID, 2, f"{TASK_ID}.0", TASK_ID, NODE]
+
+
+async def test_progress_is_told_of_the_task_and_not_of_the_request(
+    memory_app: Canoa, memory_manager: BareManager
+) -> None:
+    @memory_app.action
+    async def paints(ctx: Context) -> None:
+        ctx.progress(0.5, "first coat")
+
+    async with memory_app.worker_with(NAMED):
+        declared = topology.event_queue("test", topology.progress_key(TASK_ID))
+        await memory_manager.broker.declare(*declared)
+        await memory_manager.send("shop.paints")
+        (told,) = await taken(memory_manager.broker, "canoa.events.test", 1)
+
+    (event,) = msgspec.json.decode(told.message.body, type=list[Event])
+    assert (event.task_id, event.action, event.text, event.node_id) == (TASK_ID, "shop.paints", "first coat", NODE)
+
+
+async def test_its_span_joins_the_trace_that_its_manager_sent(
+    memory_app: Canoa, memory_manager: BareManager, traced: Traced
+) -> None:
+    memory_app.action(name="one")(lambda: 1)
+    parent = trace.TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 1, None)
+
+    async with memory_app.worker_with(NAMED):
+        await memory_manager.send("shop.one", headers=trace.to_headers(parent))
+        await memory_manager.answer()
+        span = await traced.one("process shop.one")
+
+    assert trace_id(span) == parent.trace_id
+    assert span.attributes is not None
+    assert span.attributes["canoa.task_id"] == TASK_ID
+    assert span.attributes["messaging.destination.name"] == QUEUE
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ A node with a name of its own finds its queue again after a crash, and what was 
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -91,3 +92,21 @@ async def test_alone_and_once_too_often_it_is_poison(app: Canoa, manager: BareMa
 
     assert (answered.status, answered.value) == ("poisoned", {"error": "it ended its worker's process 3 times"})
     assert gate.came == 0
+
+
+async def test_two_suspects_take_turns(app: Canoa, manager: BareManager) -> None:
+    alone = 0
+
+    @app.action
+    async def held() -> int:
+        nonlocal alone
+        alone += 1
+        await asyncio.sleep(0.05)
+        together, alone = alone, alone - 1
+        return together
+
+    async with app.worker_with(NAMED):
+        for _ in range(2):
+            await manager.send("shop.held", headers={task.CRASHES: 2, sapparchi.SUSPECT: True})
+
+        assert [each.value for each in await manager.answers(2)] == [1, 1]

@@ -82,9 +82,11 @@ def test_what_nobody_asked_is_foreign(request_id: str) -> None:
 
 
 @pytest.mark.parametrize("data", ["", "{", "nan", "[" * 300 + "]" * 300])
-def test_data_that_is_no_json_is_malformed(data: str) -> None:
-    with pytest.raises(Undecodable):
-        read(data)
+def test_data_that_is_no_json_is_a_failed_attempt_that_says_why(data: str) -> None:
+    move = ended(data, status="ok")
+
+    assert move.outcome is Outcome.FAILED
+    assert "cannot be read" in (move.error or "")
 
 
 @pytest.mark.parametrize("status", ["retried", "great", "", 7, ["ok"], {"ok": 1}])

@@ -1,0 +1,133 @@
+"""What tests of the rules of steps say things with: plans by numbers, and a course over rows in memory."""
+
+from __future__ import annotations
+
+import random as chance
+from typing import TYPE_CHECKING
+
+from canoa.execution import steps
+from canoa.execution.outcome import Outcome
+from canoa.execution.plan import Plan, Step
+from canoa.execution.step_records import BLOCKED, StepRecord, encode_plan, outline_of
+from canoa.execution.step_settings import StepSettings
+from canoa.store.routed_port import Choice, StepDue, StepEnd, StepLost
+from canoa.vocabulary import ActionName, NodeId, TaskId
+from canoa.wire.sapparchi import request_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+NOW_MS = 1_800_000_000_000
+TASK = TaskId("t")
+
+
+class Turn:
+    """A route that gives each of its nodes in turn."""
+
+    def __init__(self, nodes: Sequence[str], *, retries: int = 0, timeout_s: float | None = 30.0) -> None:
+        self.nodes = list(nodes)
+        self.avoided: frozenset[NodeId] = frozenset()
+        self.is_known_now = True
+        self._retries = retries
+        self._timeout_s = timeout_s
+        self._turn = 0
+
+    def choose(self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int) -> Choice | None:
+        self.avoided = avoid
+        free = [node for node in self.nodes if node not in avoid] or self.nodes
+        if not free:
+            return None
+        self._turn += 1
+        node_id = NodeId(free[self._turn % len(free)])
+        return Choice(node_id=node_id, why="its turn", timeout_s=self._timeout_s, retries=self._retries)
+
+    def is_known(self, action: ActionName) -> bool:
+        return self.is_known_now
+
+
+class Course(steps.Course):
+    """With a route that tests may change."""
+
+    route: Turn
+
+
+def plan_of(*after: tuple[int, ...], retries: int | None = None, timeout_s: float | None = None) -> Plan:
+    """One step for each, which waits for those."""
+    return Plan(
+        name="numbers",
+        steps=tuple(
+            Step(
+                name=f"s{at}",
+                action=ActionName("app.work"),
+                after=tuple(f"s{place}" for place in before),
+                retries=retries,
+                timeout_s=timeout_s,
+            )
+            for at, before in enumerate(after)
+        ),
+    )
+
+
+def course_of(
+    plan: Plan,
+    *,
+    nodes: Sequence[str] = ("a",),
+    retries: int = 0,
+    timeout_s: float | None = 30.0,
+    settings: StepSettings | None = None,
+    random: Callable[[], float] = chance.random,
+) -> Course:
+    """Of a task that has not begun."""
+    route = Turn(nodes, retries=retries, timeout_s=timeout_s)
+    rows = [StepRecord(TASK, at, BLOCKED) for at in range(len(plan.steps))]
+    course = Course(
+        outline_of(encode_plan(plan)),
+        rows,
+        is_open=True,
+        route=route,
+        settings=settings or StepSettings(),
+        random=random,
+    )
+    course.route = route
+    return course
+
+
+def request(course: steps.Course, at: int) -> str:
+    """The id under which the step went out last."""
+    step = course.steps[at]
+    return request_id(TASK, at, step.attempt, step.send)
+
+
+def answer(course: steps.Course, at: int, outcome: Outcome = Outcome.OK, *, now_ms: int = NOW_MS) -> StepEnd:
+    """To the attempt that is out."""
+    step = course.steps[at]
+    return StepEnd(
+        task_id=TASK,
+        step=at,
+        attempt=step.attempt,
+        send=step.send,
+        outcome=outcome,
+        output=b"1",
+        now_ms=now_ms,
+        error=None if outcome is Outcome.OK else "no",
+    )
+
+
+def lost(course: steps.Course, at: int, *, now_ms: int = NOW_MS, is_returned: bool = False) -> StepLost:
+    step = course.steps[at]
+    return StepLost(
+        task_id=TASK,
+        step=at,
+        attempt=step.attempt,
+        send=step.send,
+        why="gone",
+        is_returned=is_returned,
+        now_ms=now_ms,
+    )
+
+
+def due(course: steps.Course, at: int, *, now_ms: int | None = None) -> StepDue:
+    """Its timer, on time."""
+    due_ms = course.steps[at].due_ms
+    assert due_ms is not None
+    return StepDue(task_id=TASK, step=at, due_ms=due_ms, now_ms=due_ms if now_ms is None else now_ms)
