@@ -1,20 +1,16 @@
-"""`canoa manager` as processes of their own, and what they say about themselves."""
+"""`canoa manager` as processes of their own."""
 
 from __future__ import annotations
 
-import re
 import secrets
 import sys
-import urllib.request
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import processes
 from benchmarks.polling import READY_WITHIN_S, polling
 from canoa.broker import topology
-from canoa.testing.ports import LOOPBACK, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,50 +19,17 @@ if TYPE_CHECKING:
     from benchmarks.processes import Worker
 
 COMMAND = str(Path(sys.executable).with_name("canoa"))
-ASKED_WITHIN_S = 10
-
-
-@dataclass(frozen=True)
-class Manager:
-    process: Worker
-    port: int
-
-    def counted(self, name: str) -> float:
-        """The sum of one of its metrics over all labels; 0 where it was never counted."""
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.port}/metrics", timeout=ASKED_WITHIN_S) as answer:
-            text = answer.read().decode()
-        return sum(map(float, re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)))
 
 
 @contextmanager
-def managers(link: Link, broker_url: str, store_url: str, count: int = 1) -> Iterator[list[Manager]]:
+def managers(link: Link, broker_url: str, store_url: str, count: int = 1) -> Iterator[list[Worker]]:
     """All of them at work."""
-    with ExitStack() as stack:
-        running = [stack.enter_context(_started(broker_url, store_url)) for _ in range(count)]
+    command = [COMMAND, "manager", "--broker", broker_url, "--store", store_url, "--port", "0", "--log-level", "error"]
+    with processes.workers(command, count, env={"CANOA_API_TOKEN": secrets.token_hex()}) as running:
         for _ in polling(READY_WITHIN_S, f"{count} managers"):
             for manager in running:
-                manager.process.check()
+                manager.check()
             found = link.look(topology.STEP_RESULTS)
             if found is not None and found.consumers >= count:
                 break
         yield running
-
-
-@contextmanager
-def _started(broker_url: str, store_url: str) -> Iterator[Manager]:
-    port = free_port()
-    command = [
-        COMMAND,
-        "manager",
-        "--broker",
-        broker_url,
-        "--store",
-        store_url,
-        "--port",
-        "0",
-        "--log-level",
-        "warning",
-    ]
-    env = {"CANOA_API_TOKEN": secrets.token_hex()}
-    with processes.workers([*command, "--metrics", f"{LOOPBACK}:{port}"], 1, env=env) as [process]:
-        yield Manager(process, port)
