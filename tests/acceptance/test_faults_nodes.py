@@ -36,7 +36,7 @@ async def test_a_message_that_kills_its_node_is_poison_after_three_deaths(online
         await manager.send("depot.die")
         for _ in range(2):
             node.wait()
-            node = online.start(*WORKER)  # it may be dead before it is ready
+            node = online.start(*WORKER)
         node.wait()
         survivor = online.start_worker(*NODE)
         answered = await manager.answer()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -33,6 +33,8 @@ ApiHost = Annotated[str, typer.Option(help="Address of the API.")]
 AllowedHosts = Annotated[
     list[str] | None, typer.Option(help="Another name to answer to (Host header); give it once per name.")
 ]
+
+JOINED_WITHIN_S: Final = 5.0
 
 
 def up(
@@ -85,6 +87,8 @@ def up(
             )
             worker = await stack.enter_async_context(serving.started(app, settings, stop, within_s=30.0))
             hosted = await serving.entered(lambda: hosting(app, app.settings.store), stack, stop)
+            if settings.join:  # whoever routes work as soon as we are up shall find it known
+                await hosted.manager.wait_known(app.actions, within_s=JOINED_WITHIN_S)
             unfinished = await _gone_on(app, hosted.recorder, crashes) if app.settings.is_memory else 0
             token = app.settings.api_token or folder.token()
             await stack.enter_async_context(

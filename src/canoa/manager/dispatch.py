@@ -70,7 +70,7 @@ class Dispatch:
             stats=self.stats,
             limit_bytes=limit_bytes,
         )
-        self.timers = Timers(store, self.moving, owner=owner)
+        self.timers = Timers(store, self.moving, owner=owner, on_written=self.stats.written)
 
     def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
         """By name; whoever runs them ends when one of them raises."""
@@ -108,7 +108,7 @@ class Dispatch:
 
     async def stop(self) -> None:
         """What is in hand is written, or left to other managers."""
-        self.sender.stop()
+        await self.sender.stop()
         await self.timers.stop()
         await self.moving.aclose()
 

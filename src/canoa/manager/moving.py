@@ -72,6 +72,8 @@ class Moving:
 
     def pay(self, key: str) -> None:
         """It was sent: written with the moves that come next, or alone if none do."""
+        if self._is_closed:
+            return  # it is sent once more: harmless
         self._door.payments.append(Paid(key=key))
         if self._paying is None:
             self._paying = self._loop.call_later(PAY_WITHIN_S, self._pay)

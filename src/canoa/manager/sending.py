@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from canoa.logs import get_logger
 from canoa.recorder.posting import is_hopeless, post
 from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import now_ms
-from canoa.store.routed_port import StepEnd, StepLost
+from canoa.store.routed_port import HOLD_OWED_MS, StepEnd, StepLost
 from canoa.vocabulary import TaskId
 from canoa.wire.sapparchi import parse_request_id
 
@@ -37,6 +38,11 @@ LOOK_EVERY_S: Final = 2.0
 HELD_MS: Final = 30_000
 PAGE: Final = 500
 
+KEEP_TRYING_S: Final = HOLD_OWED_MS / 1000
+"""Then whoever looks for what is left takes it over, if it is owed still."""
+
+STOP_WITHIN_S: Final = 2.0
+
 MAX_IN_HAND: Final = 5_000
 """Messages without an answer from the broker before deliveries are acknowledged later: a broker that takes more slowly
 than it gives must not fill our memory."""
@@ -49,9 +55,10 @@ class Sender:
         self._moving = moving
         self._stats = stats
         self._loop = asyncio.get_running_loop()
-        self._in_hand: set[str] = set()
+        self._in_hand: dict[str, float] = {}  # until when it is tried, by the loop's clock
         self._held_back: deque[Callable[[], object]] = deque()
         self._is_stopped = False
+        self._all_sent = asyncio.Event()  # after `stop`
 
     @property
     def in_hand(self) -> int:
@@ -59,9 +66,10 @@ class Sender:
         return len(self._in_hand)
 
     def send(self, owed: Iterable[Owed]) -> None:
+        until_s = self._loop.time() + KEEP_TRYING_S
         for each in owed:
             if each.key not in self._in_hand:
-                self._in_hand.add(each.key)
+                self._in_hand[each.key] = until_s
                 self._post(each)
 
     def when_roomy(self, then: Callable[[], object]) -> None:
@@ -87,12 +95,16 @@ class Sender:
         self.send(left)
         return len(left)
 
-    def stop(self) -> None:
-        """What is not sent so far, the next manager sends."""
+    async def stop(self) -> None:
+        """A moment for what is on its way; what is not sent then, the next manager sends."""
         self._is_stopped = True
+        if self._in_hand:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_WITHIN_S):
+                    await self._all_sent.wait()
 
     def _post(self, owed: Owed) -> None:
-        if self._is_stopped:
+        if self._is_stopped or self._loop.time() >= self._in_hand[owed.key]:
             self._drop(owed)
         else:
             post(self._broker, owed.publication, partial(self._on_outcome, owed))
@@ -145,6 +157,8 @@ class Sender:
         self._drop(owed)
 
     def _drop(self, owed: Owed) -> None:
-        self._in_hand.discard(owed.key)
+        self._in_hand.pop(owed.key, None)
+        if self._is_stopped and not self._in_hand:
+            self._all_sent.set()
         while self._held_back and len(self._in_hand) < MAX_IN_HAND:
             self._held_back.popleft()()

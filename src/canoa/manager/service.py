@@ -25,19 +25,22 @@ from canoa.store.routed_port import Paid
 from canoa.wire.ids import new_client_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 
     from canoa.broker.port import Broker, Consumer, Message
     from canoa.execution.health import BreakerSettings
     from canoa.recorder.events import Events
     from canoa.store.port import Accepted
     from canoa.store.routed_port import FullStore, Move, Moved, Verdict
-    from canoa.vocabulary import NodeId, TaskId
+    from canoa.vocabulary import ActionName, NodeId, TaskId
 
 log = get_logger(__name__)
 
 PREFETCH: Final = 1000
 """Enough for a group to be written while the next one comes."""
+
+
+LOOK_AGAIN_S: Final = 0.02
 
 
 class ManagerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,6 +137,16 @@ class Manager:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.nodes.aclose()
+
+    async def wait_known(self, actions: Iterable[ActionName], *, within_s: float) -> bool:
+        """Whether nodes offer all of these; registering takes them a moment."""
+        wanted = frozenset(actions)
+        give_up_s = self._loop.time() + within_s
+        while not wanted <= self.nodes.catalogue.known_actions:
+            if self._loop.time() >= give_up_s:
+                return False
+            await asyncio.sleep(LOOK_AGAIN_S)
+        return True
 
     # --- For the desk ---------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from canoa.recorder.times import now_ms
 from canoa.store.routed_port import Due, StepDue, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from canoa.manager.moving import Moving
     from canoa.store.routed_port import FullStore
@@ -37,12 +37,13 @@ PAGE: Final = 500
 
 
 class Timers:
-    """`owner`: which manager this is."""
+    """`owner`: which manager this is. `on_written` is called now and then, while the store writes."""
 
-    def __init__(self, store: FullStore, moving: Moving, *, owner: str) -> None:
+    def __init__(self, store: FullStore, moving: Moving, *, owner: str, on_written: Callable[[], None]) -> None:
         self._store = store
         self._moving = moving
         self._owner = owner
+        self._on_written = on_written
         self._loop = asyncio.get_running_loop()
         self._near: set[int] = set()  # ticks at which to look
         self._rung = asyncio.Event()
@@ -99,6 +100,7 @@ class Timers:
             held_ms = round(LEASE_S * 1000)
             lease = await self._store.lease(LEASE, self._owner, now_ms=now_ms(), for_ms=held_ms)
             self._is_ours = lease is not None
+            self._on_written()
         return self._is_ours
 
     def _ring(self, tick: int) -> None:

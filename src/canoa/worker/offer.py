@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 POSTPONED_S: Final = 1.0
 
+RECOUNTED_S: Final = 0.1
+"""How long a counted copy waits: one that ends its worker at once must not do so before the original is acknowledged,
+or both would come again, and the original's count would never grow."""
+
 
 class Encoded(NamedTuple):
     """A result that was encoded where it was made, as JSON."""

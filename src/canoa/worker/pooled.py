@@ -23,7 +23,7 @@ from canoa.wire.codec import ContentType
 from canoa.wire.ids import made_up_id
 from canoa.wire.letter import run_of
 from canoa.worker.metrics import ActionStats
-from canoa.worker.offer import Encoded, Offer
+from canoa.worker.offer import RECOUNTED_S, Encoded, Offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,7 +183,7 @@ class PoolOffer(Offer):
         queue = self.suspect_queue if as_suspect else self.queue
         message = task.again(known.message, crashes=crashes)
         aside = partial(self._set_aside, delivery)
-        self._settler.send_then_ack(Publication(message=message, key=queue), delivery, if_unsendable=aside)
+        self._settler.send_then_ack(ladder.towards(queue, message, RECOUNTED_S), delivery, if_unsendable=aside)
 
     def hand_back(self, delivery: Delivery) -> None:
         """Untouched, to the queue it came from. By publishing: a requeued message would look like a crash."""

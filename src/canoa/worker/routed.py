@@ -22,7 +22,7 @@ from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.wire import result, sapparchi, task
 from canoa.worker.answering import Answer, failure, message_id_of
-from canoa.worker.offer import Encoded, Offer
+from canoa.worker.offer import RECOUNTED_S, Encoded, Offer
 
 if TYPE_CHECKING:
     from canoa.execution.policy import Policy
@@ -158,7 +158,7 @@ class RoutedOffer(Offer):
         message = task.again(_routed(delivery).as_it_came(), crashes=crashes)
         if as_suspect:
             message = msgspec.structs.replace(message, headers={**message.headers, sapparchi.SUSPECT: True})
-        self._send_to_itself(delivery, Publication(message=message, key=self.queue))
+        self._send_to_itself(delivery, ladder.towards(self.queue, message, RECOUNTED_S))
 
     def wait(self, delivery: Delivery, wait_s: float) -> None:
         message = task.again(_routed(delivery).as_it_came())
