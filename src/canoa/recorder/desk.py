@@ -67,8 +67,9 @@ class Desk:
         max_payload_bytes: int,
         layer: Layer = Layer.CLOUD,
         compression: CompressionPolicy = DEFAULT_POLICY,
+        routed: RoutedDesk | None = None,
     ) -> None:
-        self.routed = RoutedDesk(max_payload_bytes=max_payload_bytes)
+        self.routed = routed or RoutedDesk(max_payload_bytes=max_payload_bytes)
         self._recorder = recorder
         self._store = recorder.store
         self._app = app

@@ -5,9 +5,13 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from canoa.client.asking import SYSTEM, ask
 from canoa.recorder import system
 from canoa.recorder.desk import Desk
 from canoa.recorder.holding import holding
+from canoa.recorder.routed_desk import RoutedDesk
 from canoa.recorder.service import Recorder, recording
 from canoa.settings import without_password
 from canoa.store.opening import new_store
@@ -56,12 +60,21 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
             )
         )
         recorder.watch(hold.renew(), "hold")
+        asking = app.twin(SYSTEM)
+        stack.push_async_callback(asking.aclose)
         desk = Desk(
             recorder,
             None if is_for_any_app else app,
             max_payload_bytes=settings.max_payload_bytes,
             layer=settings.layer,
             compression=settings.compression(),
+            routed=RoutedDesk(
+                max_payload_bytes=settings.max_payload_bytes,
+                store=store,
+                forward=lambda task_id: ask(
+                    asking, "cancel_routed", msgspec.json.encode({"task_id": task_id}), is_routed=True
+                ),
+            ),
         )
         await stack.enter_async_context(system.answering(app, desk))
         if settings.is_memory:

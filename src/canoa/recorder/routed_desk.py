@@ -27,24 +27,33 @@ from canoa.urn import action_name, task_name, task_urn
 from canoa.wire.codec import ANY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from canoa.broker.port import Message
     from canoa.execution.plan import Plan
     from canoa.recorder.managing import Managing
     from canoa.recorder.views import SubmitOptions
     from canoa.store.port import TaskRow
-    from canoa.store.routed_port import StepRow
+    from canoa.store.routed_port import RoutedStore, StepRow
     from canoa.vocabulary import TaskId
 
 
 class RoutedDesk:
-    """Every question raises `NobodyManages` where no manager runs in this process."""
+    """Every question raises `NobodyManages` where no manager runs in this process. `store`: the recorder's; `forward`:
+    asks a manager in another process, since anybody may be asked to cancel."""
 
-    def __init__(self, *, max_payload_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        max_payload_bytes: int,
+        store: RoutedStore | None = None,
+        forward: Callable[[TaskId], Awaitable[Any]] | None = None,
+    ) -> None:
         self.managing: Managing | None = None
         """Set once the manager runs."""
         self._limit_bytes = max_payload_bytes
+        self._store = store
+        self._forward = forward
 
     @property
     def trouble(self) -> str | None:
@@ -79,10 +88,13 @@ class RoutedDesk:
     # --- One task -----------------------------------------------------------------------------------
 
     async def is_routed(self, task_id: TaskId) -> bool:
-        return self.managing is not None and await self.managing.store.plan_of(task_id) is not None
+        return self._store is not None and await self._store.plan_of(task_id) is not None
 
     async def cancel(self, task_id: TaskId) -> None:
-        await self._manager().cancel(task_id)
+        if self.managing is None and self._forward is not None:
+            await self._forward(task_id)
+        else:
+            await self._manager().cancel(task_id)
 
     async def rerun(self, task_id: TaskId) -> None:
         """The steps that did not succeed. Raises `SettingError` where there is nothing to run again."""

@@ -129,6 +129,10 @@ def _offer_routed(system: Canoa, desk: Desk) -> None:
         return done
 
     @system.action()
+    async def cancel_routed(task_id: str) -> TaskView:
+        return await desk.cancel(task_id)
+
+    @system.action()
     async def story(task_id: str) -> StoryView:
         return await desk.story(task_id)
 

@@ -32,7 +32,7 @@ class Plant:
         self.broken = asyncio.Event()
         self.gate = asyncio.Event()
         self.held = asyncio.Event()
-        self._store_url = f"sqlite:///{folder}/canoa.db"
+        self.store_url = f"sqlite:///{folder}/canoa.db"
         self._stack = AsyncExitStack()
         self.hosted: Hosted
         self.fetch = self.app.action(name="fetch")(self._fetch)
@@ -69,7 +69,7 @@ class Plant:
 
     async def start(self) -> None:
         """Return once a manager routes to the worker."""
-        self.hosted = await self._stack.enter_async_context(hosting(self.app, self._store_url))
+        self.hosted = await self._stack.enter_async_context(hosting(self.app, self.store_url))
         worker = await self._stack.enter_async_context(self.app.worker(drain_s=2))
         async with asyncio.timeout(WITHIN_S):
             while not any(each.id == worker.node_id for each in await self.desk.routed.nodes()):  # noqa: ASYNC110

@@ -13,9 +13,11 @@ from tests.integration.routing_client.plant import WITHIN_S, Plant
 
 from canoa.client.asking import ask
 from canoa.errors import NotRouted, UnknownNode, UnknownPlan
+from canoa.recorder.hosting import hosting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     import httpx
 
@@ -253,6 +255,20 @@ async def test_the_same_questions_are_answered_over_the_broker(plant: Plant) -> 
     assert registered["is_new"] is True
     assert (await asked(plant, "plan", name="power-factor"))["document"] == DOCUMENT
     assert [node["layer"] for node in await asked(plant, "nodes")] == ["CLOUD"]
+
+
+@pytest.mark.rabbitmq
+async def test_a_recorder_without_a_manager_passes_a_cancellation_on(rabbit_url: str, tmp_path: Path) -> None:
+    async with Plant(rabbit_url, tmp_path) as plant:
+        await plant.start()
+        handle = await plant.hold.using(dispatch="routed").submit()
+        await asyncio.wait_for(plant.held.wait(), WITHIN_S)
+        async with hosting(plant.app, plant.store_url) as recorder:
+            cancelled = await recorder.desk.cancel(handle.id)
+            story = await plant.desk.story(handle.id)
+
+    assert (cancelled.state, cancelled.outcome) == ("ended", "cancelled")
+    assert story.steps[0].state != "sent"
 
 
 async def test_refusals_over_the_broker_are_the_desks_own(memory_plant: Plant) -> None:
