@@ -116,9 +116,8 @@ class OnBroker:
         return {metric: two.per_s, plan.CONFLICTS: two.conflicts_percent}
 
     def _scaled(self, of: int, *, is_limited: bool) -> Scaled:
-        assert self._stores.server is not None
         with self._env(plan.POSTGRES) as env:
-            return scaling.gathered(env, self._stores.server, count=self._sizes.scaled, of=of, is_limited=is_limited)
+            return scaling.gathered(env, count=self._sizes.scaled, of=of, is_limited=is_limited)
 
     def measure_crowd(self) -> None:
         self._record.take(OURS, self._crowd)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +16,7 @@ from benchmarks.polling import wait_for_consumer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from canoa.testing.postgres import PostgresNode
+    from benchmarks.manager.managers import Manager
 
 SHARE = 0.3
 """Of a core, for each manager: then managers are what is short, not the machine."""
@@ -25,16 +24,13 @@ SHARE = 0.3
 LEAST_PERCENT = 0.01
 """Less is written as this, so that a ratio exists."""
 
-TOLD_WITHIN_S = 2.0
-"""PostgreSQL's processes report what they did when they end, which takes a moment after their clients are gone."""
-
 
 class Scaled(NamedTuple):
     per_s: float
     conflicts_percent: float
 
 
-def gathered(env: Mapping[str, str], server: PostgresNode, *, count: int, of: int, is_limited: bool) -> Scaled:
+def gathered(env: Mapping[str, str], *, count: int, of: int, is_limited: bool) -> Scaled:
     """Routed results per second with `of` managers."""
     broker_url = env[environment.BROKER]
     description = described(OURS, env)
@@ -45,15 +41,13 @@ def gathered(env: Mapping[str, str], server: PostgresNode, *, count: int, of: in
         wait_for_consumer(link, description.queue, workers)
         processes.ask(OURS, plan.GATHER, WARM_UP, PAYLOAD_BYTES, env=env)
         if is_limited:
-            stack.enter_context(limited([manager.group for manager in running], SHARE))
+            stack.enter_context(limited([manager.process.group for manager in running], SHARE))
         seconds: float = processes.ask(OURS, plan.GATHER, count, PAYLOAD_BYTES, env=env)
-    return Scaled(count / seconds, _conflicts_percent(server, env[environment.STORE]))
+        return Scaled(count / seconds, _conflicts_percent(running))
 
 
-def _conflicts_percent(server: PostgresNode, store_url: str) -> float:
-    """Transactions that met another one and were done again, of all: a manager rolls back for no other reason."""
-    time.sleep(TOLD_WITHIN_S)
-    database = store_url.rpartition("/")[2]
-    counted = server.sql(f"SELECT xact_rollback, xact_commit FROM pg_stat_database WHERE datname = '{database}'")
-    rolled_back, committed = map(int, counted.split("|"))
-    return max(100 * rolled_back / (rolled_back + committed), LEAST_PERCENT)
+def _conflicts_percent(running: list[Manager]) -> float:
+    """Transactions that met another one and were begun anew, of all."""
+    repeated = sum(manager.counted("canoa_store_conflicts_total") for manager in running)
+    done = sum(manager.counted("canoa_store_transactions_total") for manager in running)
+    return max(100 * repeated / (repeated + done), LEAST_PERCENT)
