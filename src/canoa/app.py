@@ -284,8 +284,8 @@ class Canoa:
     @overload
     def handle(self, task_id: str, action: Action[..., Any, R]) -> KeptHandle[R]: ...
     def handle(self, task_id: str, action: Action[..., Any, Any] | None = None) -> KeptHandle[Any]:
-        """A task that was submitted with `result="keep"`, by whomever and whenever. With its action, the result has
-        the type that it returns."""
+        """A task that was routed, or submitted with `result="keep"`, by whomever and whenever. With its action, the
+        result has the type that it returns."""
         from canoa.client.kept import KeptHandle
 
         return KeptHandle(self, TaskId(task_id), action)

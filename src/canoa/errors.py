@@ -144,7 +144,8 @@ class UnknownTask(WrongUse):
 
     def __init__(self, task_id: str) -> None:
         super().__init__(
-            f"no task {task_id!r:.80} is kept here; only tasks with result='keep' are, until their retention is over"
+            f"no task {task_id!r:.80} is kept here; routed tasks and those with result='keep' are, "
+            f"until their retention is over"
         )
         self.task_id = task_id
 

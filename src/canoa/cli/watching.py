@@ -120,6 +120,6 @@ def _table(story: StoryView) -> Any:
             shown_ms(last.queued_ms if last else None),
             shown_ms(last.travelled_ms if last else None),
             shown_ms(last.ran_ms if last else None),
-            Text(clean(step.error or ", ".join(f"after {each}" for each in step.after if state == "blocked"))),
+            Text(clean(step.error or (f"after {', '.join(step.after)}" if state == "blocked" else ""))),
         )
     return drawn
