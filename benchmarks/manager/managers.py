@@ -1,4 +1,4 @@
-"""`canoa manager` as processes of their own, and what they say about themselves."""
+"""`canoa manager` as processes of their own, and what they count."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import secrets
 import sys
 import urllib.request
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks import processes
 from benchmarks.polling import READY_WITHIN_S, polling
@@ -26,16 +25,15 @@ COMMAND = str(Path(sys.executable).with_name("canoa"))
 ASKED_WITHIN_S = 10
 
 
-@dataclass(frozen=True)
-class Manager:
+class Manager(NamedTuple):
     process: Worker
-    port: int
+    metrics_port: int
 
     def counted(self, name: str) -> float:
-        """The sum of one of its metrics over all labels; 0 where it was never counted."""
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.port}/metrics", timeout=ASKED_WITHIN_S) as answer:
-            text = answer.read().decode()
-        return sum(map(float, re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)))
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.metrics_port}/metrics", timeout=ASKED_WITHIN_S) as answer:
+            found = re.search(rf"^{name} (\S+)$", answer.read().decode(), re.MULTILINE)
+        assert found is not None, name
+        return float(found[1])
 
 
 @contextmanager
@@ -55,18 +53,7 @@ def managers(link: Link, broker_url: str, store_url: str, count: int = 1) -> Ite
 @contextmanager
 def _started(broker_url: str, store_url: str) -> Iterator[Manager]:
     port = free_port()
-    command = [
-        COMMAND,
-        "manager",
-        "--broker",
-        broker_url,
-        "--store",
-        store_url,
-        "--port",
-        "0",
-        "--log-level",
-        "warning",
-    ]
+    command = [COMMAND, "manager", "--broker", broker_url, "--store", store_url, "--port", "0", "--log-level", "error"]
     env = {"CANOA_API_TOKEN": secrets.token_hex()}
     with processes.workers([*command, "--metrics", f"{LOOPBACK}:{port}"], 1, env=env) as [process]:
         yield Manager(process, port)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 SHARE = 0.3
 """Of a core, for each manager: then managers are what is short, not the machine."""
 
-CONFLICTS = "canoa_store_conflicts_total"
-MOVES = "canoa_manager_moves_total"
 LEAST_PERCENT = 0.01
 """Less is written as this, so that a ratio exists."""
 
@@ -49,6 +47,7 @@ def gathered(env: Mapping[str, str], *, count: int, of: int, is_limited: bool) -
 
 
 def _conflicts_percent(running: list[Manager]) -> float:
-    conflicts = sum(manager.counted(CONFLICTS) for manager in running)
-    moves = sum(manager.counted(MOVES) for manager in running)
-    return max(100 * conflicts / max(moves, 1), LEAST_PERCENT)
+    """Transactions that met another one and were begun anew, of all."""
+    repeated = sum(manager.counted("canoa_store_conflicts_total") for manager in running)
+    done = sum(manager.counted("canoa_store_transactions_total") for manager in running)
+    return max(100 * repeated / (repeated + done), LEAST_PERCENT)

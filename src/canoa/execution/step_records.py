@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from canoa.errors import WrongUse
 from canoa.execution.plan import Plan
 from canoa.store.routed_port import AttemptRow, StepState
 
@@ -88,10 +89,12 @@ def plan_id(doc: bytes) -> str:
 
 
 def outline_of(doc: bytes) -> Outline:
-    """From what `encode_plan` gave."""
+    """From what `encode_plan` gave. Raises `WrongUse` for a plan that could never end."""
     plan = _decode_plan(doc)
     places = {step.name: at for at, step in enumerate(plan.steps)}
-    before = tuple(tuple(places[name] for name in step.after) for step in plan.steps)
+    before = tuple(tuple(places.get(name, at) for name in step.after) for at, step in enumerate(plan.steps))
+    if not plan.steps or any(place >= at for at, waited_for in enumerate(before) for place in waited_for):
+        raise WrongUse(f"plan {plan.name!r:.100} is not in an order in which it can run; check it with `checked` first")
     behind: list[list[int]] = [[] for _ in plan.steps]
     for at, waited_for in enumerate(before):
         for place in waited_for:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.registering import Registrations
     from canoa.manager.sending import Sender
+    from canoa.store.port import Writes
 
 log = get_logger(__name__)
 
@@ -61,6 +62,7 @@ class Figures(NamedTuple):
 
     stats: ManagerStats
     sender: Sender
+    writes: Writes
     catalogue: Catalogue
     registrations: Registrations
 
@@ -86,11 +88,13 @@ class ManagerCollector(Collector):
         yield queued
 
     def _of_sending(self) -> Iterator[Metric]:
-        stats, sender = self._figures.stats, self._figures.sender
+        stats, sender, writes = self._figures.stats, self._figures.sender, self._figures.writes
         counted = [
             ("canoa_manager_sent", "Messages that the broker took.", stats.sent),
             ("canoa_manager_not_sent", "Messages that had to be sent again.", stats.not_sent),
             ("canoa_manager_store_refusals", "Moves that the store could not take at once.", stats.refused_by_store),
+            ("canoa_store_transactions", "Transactions of this program.", writes.done),
+            ("canoa_store_conflicts", "Transactions begun anew: another program had the same rows.", writes.repeated),
         ]
         for name, text, value in counted:
             yield CounterMetricFamily(name, text, value=value)

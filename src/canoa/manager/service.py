@@ -73,7 +73,7 @@ class Manager:
             limit_bytes=settings.limit_bytes,
         )
         self.figures = Figures(
-            self._dispatch.stats, self._dispatch.sender, self.nodes.catalogue, self.nodes.registrations
+            self._dispatch.stats, self._dispatch.sender, store.writes, self.nodes.catalogue, self.nodes.registrations
         )
         self.collector = ManagerCollector(self.figures)
         self.registry = new_registry(self.collector)

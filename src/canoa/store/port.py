@@ -212,6 +212,13 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     letter_s: float = 30 * 86_400.0  # dead letters, also the redriven ones
 
 
+class Writes(msgspec.Struct):
+    """Transactions of one program. `repeated`: begun anew, since another program had changed the same rows."""
+
+    done: int = 0
+    repeated: int = 0
+
+
 class Store(Protocol):
     """One program's access to one store. Safe for one event loop, and beside other programs' access.
 

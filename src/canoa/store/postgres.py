@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Lease,
         OutboxRow,
         Retention,
+        Writes,
     )
     from canoa.store.routed_port import BreakerRow, FullStore, HealthNote, Move, Moved, NodeRow, Owed, Route
     from canoa.vocabulary import NodeId
@@ -59,6 +60,10 @@ class PostgresStore(RoutedReads):
 
     async def aclose(self) -> None:
         await self._link.aclose()
+
+    @property
+    def writes(self) -> Writes:
+        return self._link.writes
 
     # --- Changes ------------------------------------------------------------------------------------
 

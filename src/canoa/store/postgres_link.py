@@ -13,6 +13,7 @@ from asyncpg import exceptions as pg
 
 from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable, WrongUse
 from canoa.settings import without_password
+from canoa.store.port import Writes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -76,6 +77,7 @@ class PostgresLink:
     def __init__(self, url: str) -> None:
         self._url = url
         self.place = without_password(url)
+        self.writes = Writes()
         self._pool: Pool | None = None
 
     async def open(self) -> None:
@@ -118,9 +120,12 @@ class PostgresLink:
             for _ in range(_TRIES):
                 try:
                     async with self._opened().acquire() as connection, connection.transaction():
-                        return await work(connection)
+                        result = await work(connection)
                 except (MetAnother, pg.DeadlockDetectedError, pg.SerializationError):
+                    self.writes.repeated += 1
                     continue
+                self.writes.done += 1
+                return result
         raise StoreUnreachable(f"the store {self.place}: {_TRIES} times in a row another program changed the same rows")
 
     @asynccontextmanager

@@ -99,9 +99,11 @@ async def _load(
     found = [TaskRecord(*row) for row in rows]
     plans = {task.id: task.plan for task in found if task.plan is not None}
     known = await _outlines(connection, outlines, plans.values())
-    of_tasks: dict[str, tuple[Outline, list[StepRecord]]] = {id_: (known[plan], []) for id_, plan in plans.items()}
+    of_tasks: dict[str, tuple[Outline, list[StepRecord]]] = {
+        id_: (known[plan], []) for id_, plan in plans.items() if plan in known
+    }
     # In a statement of its own: it sees what those have written whose locks we waited for.
-    for row in await connection.fetch(_SELECT_STEPS, list(plans)) if plans else []:
+    for row in await connection.fetch(_SELECT_STEPS, list(of_tasks)) if of_tasks else []:
         of_tasks[row[0]][1].append(StepRecord(*row))
     return RoutedLedger(found, of_tasks, outlines, route=route, settings=settings)
 

@@ -16,7 +16,7 @@ from canoa.execution.health import BreakerSettings, Sign
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan
 from canoa.execution.step_settings import StepSettings
-from canoa.store.port import NewTask, Store
+from canoa.store.port import NewTask, Store, Writes
 from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
 from canoa.wire.sapparchi import ActionLimits
 
@@ -296,3 +296,7 @@ class RoutedStore(Protocol):
 
 class FullStore(Store, RoutedStore, Protocol):
     """All that a database does for Canoa."""
+
+    @property
+    def writes(self) -> Writes:
+        """So far."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Lease,
         OutboxRow,
         Retention,
+        Writes,
     )
     from canoa.store.routed_port import BreakerRow, FullStore, HealthNote, Move, Moved, NodeRow, Owed, Route
     from canoa.vocabulary import NodeId
@@ -68,6 +69,10 @@ class SqliteStore(RoutedReads):
         # The reader first: whoever closes last also empties the write-ahead log, and only the writer should.
         await self._reader.aclose()
         await self._writer.aclose()
+
+    @property
+    def writes(self) -> Writes:
+        return self._writer.writes
 
     # --- Changes ------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable, WrongUse
+from canoa.store.port import Writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,7 @@ class SqliteLink:
         self._name = name
         self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
+        self.writes = Writes()  # never repeated: each is alone from its beginning
 
     async def open(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=self._name)
@@ -66,7 +68,9 @@ class SqliteLink:
 
     async def write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         """In one transaction, on disk when it returns; alone from the beginning, so what `work` reads stays true."""
-        return await self._in_thread(lambda: _transaction(self._opened(), work))
+        result = await self._in_thread(lambda: _transaction(self._opened(), work))
+        self.writes.done += 1
+        return result
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         if self._thread is None:

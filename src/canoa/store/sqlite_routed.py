@@ -81,18 +81,19 @@ def _load(
         found += [TaskRecord(*row) for row in connection.execute(SELECT_TASK, (task_id,))]
     of_tasks: dict[str, tuple[Outline, list[StepRecord]]] = {}
     for task in found:
-        if task.plan is not None:
+        outline = _outline(connection, outlines, task.plan) if task.plan is not None else None
+        if outline is not None:
             rows = connection.execute(_SELECT_STEPS, (task.id,))
-            of_tasks[task.id] = _outline(connection, outlines, task.plan), [StepRecord(*row) for row in rows]
+            of_tasks[task.id] = outline, [StepRecord(*row) for row in rows]
     return RoutedLedger(found, of_tasks, outlines, route=route, settings=settings)
 
 
-def _outline(connection: sqlite3.Connection, outlines: Outlines, plan_id: str) -> Outline:
+def _outline(connection: sqlite3.Connection, outlines: Outlines, plan_id: str) -> Outline | None:
     known = outlines.get(plan_id)
     if known is not None:
         return known
-    (doc,) = connection.execute("SELECT doc FROM plans WHERE id = ?", (plan_id,)).fetchone()
-    return outlines.add(doc)
+    doc = _one(connection, "SELECT doc FROM plans WHERE id = ?", plan_id)
+    return None if doc is None else outlines.add(doc)
 
 
 def _build(connection: sqlite3.Connection, ledger: RoutedLedger) -> None:

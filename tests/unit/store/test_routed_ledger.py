@@ -1,0 +1,117 @@
+"""However moves are grouped, they do the same."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy.schema import CreateTable
+from tests.contract.store.routed_words import (
+    CHAIN,
+    SINGLE,
+    Nodes,
+    answer,
+    begin,
+    cancel,
+    due,
+    failed,
+    fan,
+    lost,
+    rerun,
+)
+from tests.contract.store.words import NOW_MS
+
+from canoa.errors import WrongUse
+from canoa.execution.plan import Plan, Step
+from canoa.store import sqlite_routed
+from canoa.store.outlines import MAX_OUTLINES, USED_EVERY_MS, Outlines
+from canoa.store.routed_port import DEFAULT_SETTINGS, Paid
+from canoa.store.schema import metadata
+from canoa.vocabulary import ActionName
+
+if TYPE_CHECKING:
+    from canoa.store.routed_port import Move, Moved
+
+NAMES = st.sampled_from("ab")
+REQUESTS = st.builds(
+    lambda name, step, send: f"{name}.{step}.1.{send}", NAMES, st.sampled_from([0, 0, 1, 2, 3]), st.integers(1, 2)
+)
+MOVES: st.SearchStrategy[Move] = st.one_of(
+    st.builds(
+        lambda name, plan, reply: begin(name, plan, reply_to=reply),
+        NAMES,
+        st.sampled_from([SINGLE, CHAIN, fan(2)]),
+        st.sampled_from([None, "r", "s"]),
+    ),
+    st.builds(answer, REQUESTS, st.integers(0, 9)),
+    st.builds(failed, REQUESTS),
+    st.builds(lambda request, returned: lost(request, is_returned=returned), REQUESTS, st.booleans()),
+    st.builds(lambda name, step: due(name, step, NOW_MS + 40_000), NAMES, st.integers(0, 3)),
+    st.builds(cancel, NAMES),
+    st.builds(rerun, NAMES),
+    st.builds(lambda key: Paid(key=key), REQUESTS),
+)
+
+
+def outcome_of(groups: list[list[Move]]) -> tuple[list[Any], dict[str, list[Any]]]:
+    """What each move did, and everything that is in the tables afterwards."""
+    outlines, route = Outlines(), Nodes("gw-7")
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for table in metadata.sorted_tables:
+            connection.execute(str(CreateTable(table).compile(dialect=sa.create_engine("sqlite://").dialect)))
+        done: list[Moved] = []
+        for group in groups:
+            moved, plans = sqlite_routed.advance(
+                connection, group, outlines=outlines, route=route, settings=DEFAULT_SETTINGS
+            )
+            outlines.written(plans)
+            done += moved
+        rows = {
+            table.name: connection.execute(f"SELECT * FROM {table.name} ORDER BY 1, 2").fetchall()
+            for table in metadata.sorted_tables
+        }
+    return [(each.verdict, each.outcome, each.step_outcome, each.cancel) for each in done], rows
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(MOVES, max_size=8), max_size=5))
+def test_a_group_does_what_its_moves_do_one_after_the_other(groups: list[list[Move]]) -> None:
+    # A message is owed once its group is written: `Paid` speaks of what was there before.
+    groups = [sorted(group, key=lambda move: not isinstance(move, Paid)) for group in groups]
+
+    assert outcome_of(groups) == outcome_of([[move] for group in groups for move in group])
+
+
+@pytest.mark.parametrize("after", [(("b",), ("a",)), (("missing",),), (("a",),)])
+def test_a_plan_that_could_never_end_is_refused(after: tuple[tuple[str, ...], ...]) -> None:
+    names = "abc"
+    steps = tuple(
+        Step(name=names[at], action=ActionName("app.work"), after=waited_for) for at, waited_for in enumerate(after)
+    )
+
+    with pytest.raises(WrongUse, match="order"):
+        outcome_of([[begin("t", Plan(name="bad", steps=steps))]])
+
+
+def test_only_the_plans_that_are_in_use_are_remembered() -> None:
+    outlines = Outlines()
+    made = [outlines.of(Plan(name=f"p{number}", steps=SINGLE.steps)) for number in range(MAX_OUTLINES + 1)]
+
+    assert outlines.get(made[0].id) is None
+    assert outlines.get(made[-1].id) is made[-1]
+
+
+def test_a_plan_is_written_again_before_it_may_be_forgotten() -> None:
+    outlines = Outlines()
+    used = [(outlines.of(SINGLE), NOW_MS)]
+    outlines.written(used)
+
+    assert outlines.to_write(used) == []
+    for later_ms in (USED_EVERY_MS, -1):  # or when the clock has gone back
+        again = [(outlines.of(SINGLE), NOW_MS + later_ms)]
+        assert outlines.to_write(again) == again
