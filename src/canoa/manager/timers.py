@@ -50,6 +50,11 @@ class Timers:
         self._is_ours = False
         self._ask_at_s = 0.0  # by the loop's clock
 
+    @property
+    def rings(self) -> int:
+        """How many looks are set ahead."""
+        return len(self._near)
+
     def note(self, due_ms: Iterable[int]) -> None:
         """Times that a move has set."""
         at_ms = now_ms()
