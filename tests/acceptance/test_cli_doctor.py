@@ -147,7 +147,7 @@ def test_a_broker_is_looked_at_through_its_management_api(shop: Shell, node: Rab
     assert "works: a message came back after" in told["broker"]["found"]
     assert told["broker version"]["found"].startswith("RabbitMQ ")
     assert "rabbitmq_management" in told["plugins"]["found"]
-    assert told["permissions"]["found"] == "the user may act as client, worker, recorder"
+    assert told["permissions"]["found"] == "the user may act as client, worker, recorder, manager"
     assert told["clock"]["found"] == "as the broker's, within 2 s"
     assert told["time limits"]["verdict"] == "warning"
     assert "shop.long may run 7200 s" in told["time limits"]["found"]
@@ -192,7 +192,7 @@ def test_a_user_without_rights_is_a_problem_also_without_the_management_api(shop
 def test_each_role_works_with_the_printed_rights_and_none_can_take_anothers_place(
     shop: Shell, node: RabbitNode
 ) -> None:
-    urls = {role: _user_with_printed_rights(shop, node, role) for role in ("client", "worker", "recorder")}
+    urls = {role: _user_with_printed_rights(shop, node, role) for role in ("client", "worker", "recorder", "manager")}
 
     recorder = shop.start(str(CANOA), "recorder", "--store", "sqlite:///kept.db", CANOA_BROKER=urls["recorder"])
     recorder.wait_logged("recorder_ready")
@@ -211,7 +211,17 @@ def test_each_role_works_with_the_printed_rights_and_none_can_take_anothers_plac
     assert client("result", kept, "--wait", "20") == '"done"\n'
     failed = client("submit", "shop.fail").strip()
     until(lambda: failed in client("dead", "list", "--json"))
-    for role in ("worker shop:app", "recorder --store sqlite:///other.db"):
+    options = ("--store", "sqlite:///kept.db", "--port", "0")
+    shop.start(str(CANOA), "manager", *options, CANOA_BROKER=urls["manager"]).wait_logged("manager_ready")
+    worker.wait_logged("node_registered")
+    (shop.folder / "plan.yaml").write_text("plan: one\nsteps:\n  only: {action: shop.flaky}\n")
+    routed = json.dumps({"path": str(shop.folder / "routed")})
+    assert client("submit", "plan.yaml", routed, "--watch") == '"done"\n'
+    for role in (
+        "worker shop:app",
+        "recorder --store sqlite:///other.db",
+        "manager --store sqlite:///other.db --port 0",
+    ):
         ended = shop.canoa(*role.split(), CANOA_BROKER=urls["client"])
         assert ended.returncode == 2, ended
         assert "ACCESS_REFUSED" in ended.stderr

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 UNITS = ROOT / "deploy" / "systemd"
 WORKER, RECORDER, UP = UNITS / "canoa-worker@.service", UNITS / "canoa-recorder.service", UNITS / "canoa-up.service"
+MANAGER = UNITS / "canoa-manager.service"
 INSTALLED = "/opt/canoa/bin/canoa"
 
-every_unit = pytest.mark.parametrize("unit", [WORKER, RECORDER, UP], ids=lambda unit: unit.stem)
+every_unit = pytest.mark.parametrize("unit", [WORKER, RECORDER, MANAGER, UP], ids=lambda unit: unit.stem)
 
 
 def service(unit: Path) -> dict[str, str]:
@@ -73,6 +74,14 @@ def test_the_recorder_of_the_unit_runs_and_stops(shell: Shell, rabbit_url: str, 
     environment = {"CANOA_BROKER": rabbit_url, "CANOA_STORE": store, "CANOA_API_TOKEN": "t" * 24}
 
     assert run_as_installed(shell, RECORDER, environment, until="recorder_ready") == 0
+
+
+@pytest.mark.rabbitmq
+def test_the_manager_of_the_unit_runs_and_stops(shell: Shell, rabbit_url: str, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/canoa.db"
+    environment = {"CANOA_BROKER": rabbit_url, "CANOA_STORE": store, "CANOA_API_TOKEN": "t" * 24}
+
+    assert run_as_installed(shell, MANAGER, environment, until="manager_ready") == 0
 
 
 def test_the_embedded_app_of_the_unit_runs_and_drains(shell: Shell) -> None:

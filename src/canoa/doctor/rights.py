@@ -26,6 +26,7 @@ class Role(enum.StrEnum):
     CLIENT = "client"
     WORKER = "worker"
     RECORDER = "recorder"
+    MANAGER = "manager"
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,15 +62,25 @@ _NODE = Rights(
     read=(topology.AMQ_TOPIC, topology.NODE_UNICAST, _UNICAST, topology.MANAGER_AVAILABLE, _HEARTBEATS),
 )
 _RECORDER = Rights(configure=(topology.SUBMIT, topology.RESULTS), write=(), read=(topology.SUBMIT, topology.RESULTS))
+_CATALOGUES = topology.catalogue_queue_name("*")
+_TAKEN = (topology.NODES_REGISTER, topology.TASK_REQUESTS, topology.STEP_RESULTS)
+_TOLD = (topology.CATALOGUE, topology.MANAGER_AVAILABLE, topology.NODE_UNICAST, topology.FINAL_RESULTS)
+_MANAGER = Rights(
+    configure=(*_TAKEN, *_TOLD, _CATALOGUES),
+    write=(topology.AMQ_TOPIC, *_TAKEN, *_TOLD, _CATALOGUES),
+    read=(topology.AMQ_TOPIC, *_TAKEN, topology.FINAL_RESULTS, topology.CATALOGUE, _CATALOGUES),
+)
 
 
 def needed(role: Role, apps: Iterable[str] = ("*",)) -> Rights:
-    """Workers and recorders call actions, too, so they may do what a client may. `apps`: whose actions it runs."""
+    """All but clients call actions, too, so they may do what a client may; a manager has a recorder beside it. `apps`:
+    whose actions a worker runs."""
     if role is Role.CLIENT:
         return _CLIENT
     if role is Role.WORKER:
         return _CLIENT | _SHARED | _of_actions(apps) | _NODE
-    return _CLIENT | _SHARED | _of_actions([RECORDERS_APP]) | _RECORDER
+    recorder = _CLIENT | _SHARED | _of_actions([RECORDERS_APP]) | _RECORDER
+    return recorder if role is Role.RECORDER else recorder | _MANAGER
 
 
 def _of_actions(apps: Iterable[str]) -> Rights:

@@ -39,6 +39,12 @@ def test_a_client_cannot_take_the_place_of_a_worker_or_a_recorder() -> None:
     assert lacking(Role.CLIENT, granted(Role.WORKER)) == []
 
 
+def test_a_manager_is_a_recorder_and_reaches_every_node() -> None:
+    assert lacking(Role.RECORDER, granted(Role.MANAGER)) == []
+    assert f"write {topology.NODE_UNICAST}" in lacking(Role.MANAGER, granted(Role.RECORDER))
+    assert f"read {topology.TASK_REQUESTS}" in lacking(Role.MANAGER, granted(Role.WORKER))
+
+
 def test_a_worker_of_one_app_may_not_run_the_actions_of_another() -> None:
     rights = granted(Role.WORKER, "shop")
 
