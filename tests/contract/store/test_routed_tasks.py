@@ -444,7 +444,7 @@ async def test_an_end_and_its_rerun_may_be_in_one_group(store: FullStore) -> Non
 
     end, again = await moved(store, failed(request), rerun("a"))
 
-    assert (end.outcome, len(end.owed)) == (Outcome.FAILED, 3)
+    assert (end.outcome, len(end.owed)) == (Outcome.FAILED, 2)
     assert to_nodes(again) == ["a.0.1.2"]
 
 
