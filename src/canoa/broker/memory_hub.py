@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from canoa.broker.alarms import Alarms
 from canoa.broker.dead_letters import Death, DeathReason, buried, is_endless
 from canoa.broker.memory_queue import Entry, Intents, QueueState, Subscription
-from canoa.broker.port import Binding, Declaration, Exchange, Publication, PublishOutcome, Queue, Settlement
+from canoa.broker.port import Binding, Declaration, Exchange, Publication, PublishOutcome, Queue, Relay, Settlement
 from canoa.broker.routing import Queues, Router
 from canoa.errors import (
     BrokerRefusedMessage,
@@ -90,6 +90,8 @@ class MemoryHub:
                 except QueueMissing as exc:
                     raise BrokerRefusedOperation(f"cannot bind: {exc}; declare it first") from exc
                 self._router.bind(declaration)
+            case Relay():
+                self._router.relay(declaration)
 
     def _declare_queue(self, spec: Queue, member: object) -> None:
         known = self._queues.get(spec.name)

@@ -68,7 +68,16 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
     match_any: bool = False
 
 
-Declaration: TypeAlias = Exchange | Queue | Binding
+class Relay(msgspec.Struct, frozen=True, kw_only=True):
+    """Exchange to exchange: what comes to the one under a key that matches goes on to the other, under the same key. As
+    with a `Binding`, each queue gets a message once, by whichever ways it is reached."""
+
+    exchange: str
+    to: str
+    key: str = ""
+
+
+Declaration: TypeAlias = Exchange | Queue | Binding | Relay
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

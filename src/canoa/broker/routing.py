@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canoa.broker.port import Binding, Exchange, ExchangeKind, HeaderValue
+from canoa.broker.port import Binding, Exchange, ExchangeKind, HeaderValue, Relay
 from canoa.errors import BrokerRefusedOperation
 
 if TYPE_CHECKING:
@@ -81,10 +81,11 @@ def _comparable(value: HeaderValue, *, nested: bool = False) -> object:
 
 
 class _Bindings:
-    """One exchange and the queues bound to it."""
+    """One exchange, the queues bound to it, and the exchanges it relays to."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
+        self.relays: dict[tuple[str, str], Relay] = {}
         self._bindings: dict[object, Binding] = {}
         self._cache: dict[str, Queues] = {}
 
@@ -106,6 +107,11 @@ class _Bindings:
                 self._cache.clear()
             queues = self._cache[key] = self._matching(key, headers)
         return queues
+
+    def relayed_to(self, key: str, headers: Mapping[str, HeaderValue]) -> list[str]:
+        """The exchanges that a message goes on to."""
+        as_binding = (Binding(exchange=each.exchange, queue=each.to, key=each.key) for each in self.relays.values())
+        return [binding.queue for binding in as_binding if self._matches(binding, key, headers)]
 
     def _matching(self, key: str, headers: Mapping[str, HeaderValue]) -> Queues:
         """Each queue once, however many of its bindings match, in the order of binding."""
@@ -150,6 +156,12 @@ class Router:
         bindings.add(binding)
         self._bound.setdefault(binding.queue, set()).add(binding.exchange)
 
+    def relay(self, relay: Relay) -> None:
+        for name in (relay.exchange, relay.to):
+            if not name or name not in self._exchanges:
+                raise BrokerRefusedOperation(f"exchange {name!r} does not exist; declare it before binding")
+        self._exchanges[relay.exchange].relays[relay.to, relay.key] = relay
+
     def remove_queue(self, queue: str) -> None:
         for exchange in self._bound.pop(queue, ()):
             self._exchanges[exchange].remove_queue(queue)
@@ -160,9 +172,24 @@ class Router:
         if bindings is None:
             return None
         queues = bindings.route(key, headers)
+        if bindings.relays and (onwards := bindings.relayed_to(key, headers)):
+            return self._route_onwards(queues, onwards, key, headers)
         if queues or bindings.exchange.alternate is None:
             return queues
         return self._route_alternate(bindings, key, headers)
+
+    def _route_onwards(
+        self, queues: Queues, onwards: list[str], key: str, headers: Mapping[str, HeaderValue]
+    ) -> Queues:
+        reached = dict.fromkeys(queues)
+        seen: set[str] = set()  # relays may form a circle
+        while onwards:
+            if (name := onwards.pop()) not in seen:
+                seen.add(name)
+                bindings = self._exchanges[name]
+                reached |= dict.fromkeys(bindings.route(key, headers))
+                onwards += bindings.relayed_to(key, headers)
+        return tuple(reached)
 
     def _route_alternate(self, bindings: _Bindings, key: str, headers: Mapping[str, HeaderValue]) -> Queues:
         tried: set[str] = set()

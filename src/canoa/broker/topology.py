@@ -6,7 +6,7 @@ version. Who declares what: workers (or `canoa actions declare`) the queues of a
 
 from __future__ import annotations
 
-from canoa.broker.port import Binding, Declaration, Exchange, ExchangeKind, Queue
+from canoa.broker.port import Binding, Declaration, Exchange, ExchangeKind, Queue, Relay
 
 RUNGS_S: tuple[float, ...] = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 """The ladder on which retries wait. Queue-level TTL, since a per-message TTL would wait behind the queue's head."""
@@ -183,6 +183,7 @@ def manager() -> list[Declaration]:
         Binding(exchange=AMQ_TOPIC, queue=STEP_RESULTS, key=STEP_RESULTS),
         Binding(exchange=AMQ_TOPIC, queue=STEP_RESULTS, key=STEP_RESULTS_OLD),
         Exchange(name=FINAL_RESULTS, kind=ExchangeKind.TOPIC),
+        Relay(exchange=AMQ_TOPIC, to=FINAL_RESULTS, key=FINAL_RESULTS),
         Queue(name=FINAL_RESULTS, message_ttl_s=FINAL_TTL_S, max_length=FINAL_MAX_LENGTH),
         Binding(exchange=FINAL_RESULTS, queue=FINAL_RESULTS, key="#"),
     ]

@@ -395,7 +395,9 @@ class Session:
                 publication, handle, is_awaited=options.is_awaited, is_memory=self.is_memory
             )
         if options.result != "none":
-            self.replies.expect(handle, codec, Kept(publication) if options.is_awaited else None)
+            # A manager answers from its store, so its answers are not put on disk: asking again brings a lost one.
+            is_repeatable = options.is_awaited or options.is_routed
+            self.replies.expect(handle, codec, Kept(publication) if is_repeatable else None)
         else:
             handle.succeed(None)
         return handle, publication

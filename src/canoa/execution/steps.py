@@ -7,7 +7,7 @@ Times are arguments, chance is passed in. Who loads and writes the rows is in `s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,6 +26,18 @@ from canoa.execution.step_records import (
     StepRecord,
     avoided,
 )
+from canoa.execution.step_rules import (
+    LOOK_MS,
+    MAX_LIMIT_MS,
+    QUICK_RESENDS,
+    REPORTED,
+    Effect,
+    end_of,
+    has_gone_back,
+    look_again_ms,
+    out_for_ms,
+    said_by,
+)
 from canoa.store.routed_port import AttemptRow, StepEnd, StepLost, Verdict
 from canoa.vocabulary import ActionName, NodeId
 from canoa.wire.sapparchi import request_id
@@ -35,36 +47,6 @@ if TYPE_CHECKING:
 
     from canoa.execution.step_settings import StepSettings
     from canoa.store.routed_port import Choice, Route, StepDue
-
-LOOK_MS: Final = 3_600_000
-"""No timer is set further ahead: a longer wait is looked at in between. So one that is further ahead than twice this
-was set by a clock that has gone back since."""
-
-FIRST_LOOK_MS: Final = 200
-LAST_LOOK_MS: Final = 5_000
-"""Between two looks for a node: as long as it has waited already, within these."""
-
-QUICK_RESENDS: Final = 3
-"""Losses of one attempt after which it goes to the next node at once; then it waits between them."""
-
-_MAX_LIMIT_MS: Final = 366 * 86_400_000
-_REPORTED: Final = frozenset({Outcome.POISONED, Outcome.EXPIRED})  # kinds of failure that only nodes know
-
-
-class Effect(msgspec.Struct):
-    """What a move did, besides changing rows."""
-
-    verdict: Verdict = Verdict.TAKEN
-    sends: list[int] = []  # steps whose attempt is to be sent
-    closed: list[str] = []  # request ids that are not to be sent any more
-    cancel: list[str] = []  # request ids whose answer nobody wants any more
-    due_ms: list[int] = []
-    node_id: NodeId | None = None
-    action: ActionName | None = None
-    step: str | None = None
-    queued_ms: int | None = None
-    step_outcome: str | None = None
-    outcome: Outcome | None = None  # of the task, if it ended
 
 
 class Course:
@@ -113,8 +95,8 @@ class Course:
             step.output = move.output
             self._end(step.step, Outcome.OK, None, now_ms=move.now_ms)
         else:
-            error = move.error or move.outcome.value
-            self._failed(step, move.outcome, error, now_ms=move.now_ms)
+            end = end_of(move.outcome, is_final=move.is_final)
+            self._failed(step, move.outcome, end, move.error or move.outcome.value, now_ms=move.now_ms)
         return self._finished()
 
     def lose(self, move: StepLost) -> Effect:
@@ -192,21 +174,20 @@ class Course:
         place = len(story) - 1 - (step.send - move.send)
         if not 0 <= place < len(story):
             return Effect(verdict=Verdict.LATE)
-        is_same = (story[place].attempt, story[place].outcome) == (move.attempt, _said(move))
+        is_same = (story[place].attempt, story[place].outcome) == (move.attempt, said_by(move))
         return Effect(verdict=Verdict.DOUBLE if is_same else Verdict.LATE)
 
-    def _failed(self, step: StepRecord, outcome: Outcome, error: str, *, now_ms: int) -> None:
-        intent = self._after_failure(step, outcome, now_ms)
+    def _failed(self, step: StepRecord, outcome: Outcome, end: rules.End, error: str, *, now_ms: int) -> None:
+        intent = self._after_failure(step, end, now_ms)
         if isinstance(intent, rules.Retry):
             step.attempt = intent.attempt
             step.ready_ms = now_ms + round(intent.delay_s * 1000)
             self._wait(step, step.ready_ms, now_ms)
         else:
-            self._end(step.step, outcome if outcome in _REPORTED else intent.kind, error, now_ms=now_ms)
+            self._end(step.step, outcome if outcome in REPORTED else intent.kind, error, now_ms=now_ms)
 
-    def _after_failure(self, step: StepRecord, outcome: Outcome, now_ms: int) -> rules.Retry | rules.Fail:
+    def _after_failure(self, step: StepRecord, end: rules.End, now_ms: int) -> rules.Retry | rules.Fail:
         policy = Policy(retries=max(0, step.retries), backoff=self._settings.backoff)
-        end = _end_of(outcome)
         intent = rules.on_end(policy, step.attempt, end, now_ms / 1000, deadline_s=None, rand=self._random())
         assert not isinstance(intent, rules.Finish)
         return intent
@@ -214,7 +195,7 @@ class Course:
     # --- Timers -------------------------------------------------------------------------------------
 
     def _look_at_sent(self, step: StepRecord, now_ms: int) -> None:
-        if step.limit_ms is not None and _has_gone_back(step.due_ms, now_ms):
+        if step.limit_ms is not None and has_gone_back(step.due_ms, now_ms):
             step.limit_ms = now_ms + max(0, step.limit_ms - self.story(step.step)[-1].sent_ms)
         if step.limit_ms is None or now_ms < step.limit_ms:
             self._arm(step, step.limit_ms, now_ms)
@@ -223,10 +204,10 @@ class Course:
         self._effect.cancel.append(self._request_id(step))
         error = f"node {step.node_id} did not answer in time"
         self._close(step, Outcome.TIMED_OUT.value, now_ms, error=error)
-        self._failed(step, Outcome.TIMED_OUT, error, now_ms=now_ms)
+        self._failed(step, Outcome.TIMED_OUT, rules.TimedOut(), error, now_ms=now_ms)
 
     def _look_at_waiting(self, step: StepRecord, now_ms: int) -> None:
-        if step.ready_ms is None or _has_gone_back(step.due_ms, now_ms):
+        if step.ready_ms is None or has_gone_back(step.due_ms, now_ms):
             step.ready_ms = now_ms
         if now_ms < step.ready_ms:
             self._arm(step, step.ready_ms, now_ms)
@@ -269,7 +250,7 @@ class Course:
         elif self._has_waited_too_long(step, now_ms):
             self._expire(step, f"no node could take {action}", now_ms)
         else:
-            self._wait(step, now_ms + _look_again_ms(step, now_ms), now_ms)
+            self._wait(step, now_ms + look_again_ms(step, now_ms), now_ms)
 
     def _send(self, step: StepRecord, choice: Choice, story: list[AttemptRow], now_ms: int) -> None:
         planned = self.outline.plan.steps[step.step]
@@ -286,7 +267,7 @@ class Course:
         self._effect.sends.append(step.step)
 
     def _limit_ms(self, timeout_s: float) -> int:
-        return round(min(_MAX_LIMIT_MS, 1000 * (max(0.0, timeout_s) + self._settings.travel_s)))
+        return round(min(MAX_LIMIT_MS, 1000 * (max(0.0, timeout_s) + self._settings.travel_s)))
 
     def _wait_again(self, step: StepRecord, why: str, now_ms: int) -> None:
         """After a loss. One soon after sending says that the way is closed, and the wait goes on; a late one may be
@@ -294,8 +275,8 @@ class Course:
         story = self.story(step.step)
         travel_ms = self._settings.travel_s * 1000
         of_attempt = [each for each in story if each.attempt == step.attempt and each.outcome in (LOST, RETURNED)]
-        late = [each for each in of_attempt if each.outcome == LOST and _out_for_ms(each) >= travel_ms]
-        if _out_for_ms(story[-1]) >= travel_ms:
+        late = [each for each in of_attempt if each.outcome == LOST and out_for_ms(each) >= travel_ms]
+        if out_for_ms(story[-1]) >= travel_ms:
             step.ready_ms = now_ms
         if len(late) > self._settings.max_losses:
             error = f"{len(late)} nodes went away with it, the last one: {why}"
@@ -305,7 +286,7 @@ class Course:
         elif len(of_attempt) <= QUICK_RESENDS:
             self._dispatch(step, now_ms)
         else:
-            self._wait(step, now_ms + _look_again_ms(step, now_ms), now_ms)
+            self._wait(step, now_ms + look_again_ms(step, now_ms), now_ms)
 
     def _has_waited_too_long(self, step: StepRecord, now_ms: int) -> bool:
         return now_ms - (step.ready_ms or now_ms) >= self._settings.queue_timeout_s * 1000
@@ -406,39 +387,3 @@ class Course:
 
     def _touch(self, step: StepRecord) -> None:
         self.touched[step.step] = step
-
-
-def _end_of(outcome: Outcome) -> rules.End:
-    """What a node's answer means for another try. One that it did not start in time is like one that it did not end."""
-    match outcome:
-        case Outcome.OK:
-            return rules.Succeeded()
-        case Outcome.TIMED_OUT | Outcome.EXPIRED:
-            return rules.TimedOut()
-        case Outcome.CANCELLED:
-            return rules.Cancelled()
-        case Outcome.REFUSED:
-            return rules.Refused()
-        case Outcome.POISONED:
-            return rules.Raised(retryable=False)
-        case Outcome.FAILED | Outcome.RETRIED:
-            return rules.Raised()
-
-
-def _said(move: StepEnd | StepLost) -> str:
-    if isinstance(move, StepEnd):
-        return move.outcome.value
-    return RETURNED if move.is_returned else LOST
-
-
-def _look_again_ms(step: StepRecord, now_ms: int) -> int:
-    waited_ms = now_ms - (step.ready_ms or now_ms)
-    return min(LAST_LOOK_MS, max(FIRST_LOOK_MS, waited_ms))
-
-
-def _out_for_ms(sent: AttemptRow) -> int:
-    return (sent.ended_ms or sent.sent_ms) - sent.sent_ms
-
-
-def _has_gone_back(due_ms: int | None, now_ms: int) -> bool:
-    return due_ms is not None and due_ms > now_ms + 2 * LOOK_MS

@@ -112,6 +112,7 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
         started_ms=past_ms(headers.get(result.STARTED), now_ms),
         ended_ms=past_ms(headers.get(sapparchi.ENDED), now_ms),
         error=error,
+        is_final=headers.get(sapparchi.NO_RETRY) is True,
         error_type=text(headers.get(sapparchi.ERROR_TYPE))[:200],
         traceback=text(headers.get(result.TRACEBACK))[-result.MAX_TRACEBACK_CHARS :],
     )

@@ -42,7 +42,7 @@ class Refusals:
 
     def refuse(self, delivery: Delivery, request_id: str, why: str) -> None:
         """`request_id`: as far as it could be read."""
-        answers = _final(RefusedRequest(id=request_id, error=why[: result.MAX_ERROR_CHARS]))
+        answers = [_final(RefusedRequest(id=request_id, error=why[: result.MAX_ERROR_CHARS]))]
         if delivery.message.reply_to:
             answers.append(_reply(delivery.message.reply_to, request_id, why))
         unanswered = set(range(len(answers)))
@@ -70,7 +70,7 @@ def _reply(queue: str, request_id: str, why: str) -> Publication:
     return Publication(message=told, key=queue, mandatory=False)
 
 
-def _final(refused: RefusedRequest) -> list[Publication]:
+def _final(refused: RefusedRequest) -> Publication:
     message = Message(
         body=msgspec.json.encode(refused),
         content_type=ContentType.JSON.value,
@@ -78,7 +78,4 @@ def _final(refused: RefusedRequest) -> list[Publication]:
         correlation_id=refused.id or None,
         type=Outcome.REFUSED.value,
     )
-    return [
-        Publication(message=message, exchange=exchange, key=topology.FINAL_RESULTS, mandatory=False)
-        for exchange in (topology.FINAL_RESULTS, topology.AMQ_TOPIC)
-    ]
+    return Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.FINAL_RESULTS, mandatory=False)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from canoa.execution.step_records import Outline
 
 MAX_OUTLINES: Final = 1_000
-"""More spare reads where very many plans are in use, and take memory."""
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Of their documents. More of either spare reads where very many plans are in use, and take memory."""
 
 USED_EVERY_MS: Final = 3_600_000
 """How exactly the store knows when a plan was used last; `retention.py` keeps one for longer than that."""
@@ -27,6 +28,7 @@ class Outlines:
         self._by_id: dict[str, Outline] = {}
         self._by_doc: dict[bytes, Outline] = {}
         self._used_ms: dict[str, int] = {}
+        self._bytes = 0
 
     def of(self, plan: Plan) -> Outline:
         doc = encode_plan(plan)
@@ -38,9 +40,11 @@ class Outlines:
     def add(self, doc: bytes) -> Outline:
         """As the store has it."""
         outline = outline_of(doc)
-        if len(self._by_id) >= MAX_OUTLINES:
+        while self._by_id and (len(self._by_id) >= MAX_OUTLINES or self._bytes + len(doc) > MAX_BYTES):
             self._drop(next(iter(self._by_id)))
-        self._by_id[outline.id] = self._by_doc[doc] = outline
+        if outline.id not in self._by_id:
+            self._bytes += len(doc)
+        self._by_id[outline.id] = self._by_doc[outline.doc] = outline
         return outline
 
     def to_write(self, plans: Iterable[tuple[Outline, int]]) -> list[tuple[Outline, int]]:
@@ -59,5 +63,6 @@ class Outlines:
 
     def _drop(self, plan_id: str) -> None:
         outline = self._by_id.pop(plan_id)
+        self._bytes -= len(outline.doc)
         self._by_doc.pop(outline.doc, None)
         self._used_ms.pop(plan_id, None)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from canoa.execution.step_settings import StepSettings
     from canoa.store.outlines import Outlines
     from canoa.store.postgres_link import Connection
-    from canoa.store.routed_ledger import Wanted
+    from canoa.store.routed_duties import Wanted
     from canoa.store.routed_port import Move, Moved, Route
 
 _STEP: Final = [column.name for column in steps.c]

@@ -109,6 +109,7 @@ class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     error_type: str = ""
     traceback: str = ""
+    is_final: bool = False  # the action said that another attempt is pointless
 
 
 class StepLost(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan
 from canoa.execution.step_records import SENT, StepRecord
-from canoa.execution.steps import LOOK_MS
+from canoa.execution.step_rules import LOOK_MS
 from canoa.store.packing import plain
 from canoa.store.reads import Asked, asked, compiled
 from canoa.store.routed_port import BreakerRow, Due, NodeRow, StepRow, StepState

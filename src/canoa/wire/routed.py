@@ -66,24 +66,23 @@ def single_result(task_id: TaskId, action: ActionName, *, output: bytes | None, 
     return sapparchi.encode(NodeMessage(action_to=action_urn(action), request_id=task_id, message_data=_text(said)))
 
 
-def final_results(task_id: TaskId, body: bytes, outcome: Outcome) -> list[Publication]:
-    """A task's end, to the exchange of its own and to the one of all. Nobody need listen."""
+def final_result(task_id: TaskId, body: bytes, outcome: Outcome) -> Publication:
+    """A task's end, for whoever listens; `topology.manager` relays it to the exchange of its own. Not put on disk: the
+    store has it."""
     message = Message(
         body=body,
         content_type=_JSON,
         headers={sapparchi.STATUS: outcome.value},
+        persistent=False,
         message_id=task_id,
         correlation_id=task_id,
     )
-    return [
-        Publication(message=message, key=topology.FINAL_RESULTS, exchange=exchange, mandatory=False)
-        for exchange in (topology.FINAL_RESULTS, topology.AMQ_TOPIC)
-    ]
+    return Publication(message=message, key=topology.FINAL_RESULTS, exchange=topology.AMQ_TOPIC, mandatory=False)
 
 
 def reply(result: Message, queue: str) -> Publication:
-    """A caller that is gone can ask again by the task's id."""
-    return Publication(message=result, key=queue, mandatory=False)
+    """A caller that is gone can ask again by the task's id: so it is not put on disk."""
+    return Publication(message=msgspec.structs.replace(result, persistent=False), key=queue, mandatory=False)
 
 
 def _text(body: bytes) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.contract.broker.inbox import is_there, letter, received_bodies
 
-from canoa.broker.port import Binding, Exchange, ExchangeKind, Queue
+from canoa.broker.port import Binding, Exchange, ExchangeKind, Queue, Relay
 from canoa.errors import BrokerRefusedOperation, Unroutable
 
 if TYPE_CHECKING:
@@ -252,3 +252,42 @@ async def test_a_binding_to_what_cannot_be_bound_is_refused(broker: Broker, bind
 
     with pytest.raises(BrokerRefusedOperation):
         await broker.declare(binding)
+
+
+async def test_a_relay_carries_what_matches_on_to_another_exchange_and_each_queue_gets_it_once(broker: Broker) -> None:
+    await broker.declare(
+        *(Exchange(name=name, kind=ExchangeKind.TOPIC) for name in ("all", "ends")),
+        *(Queue(name=name) for name in ("near", "far", "both")),
+        Relay(exchange="all", to="ends", key="task.*.end"),
+        Binding(exchange="all", queue="near", key="#"),
+        Binding(exchange="ends", queue="far", key="#"),
+        *(Binding(exchange=name, queue="both", key="#") for name in ("all", "ends")),
+    )
+
+    await broker.publish(letter("task.1.end", b"end", exchange="all"))
+    await broker.publish(letter("task.1.begin", b"begin", exchange="all"))
+
+    assert await received_bodies(broker, "near", 2) == [b"end", b"begin"]
+    assert await received_bodies(broker, "both", 2) == [b"end", b"begin"]
+    assert await received_bodies(broker, "far", 1) == [b"end"]
+    assert (await broker.depth("far")).messages == 0
+
+
+async def test_relays_may_form_a_circle(broker: Broker) -> None:
+    await broker.declare(
+        *(Exchange(name=name, kind=ExchangeKind.FANOUT) for name in ("one", "other")),
+        Relay(exchange="one", to="other"),
+        Relay(exchange="other", to="one"),
+        Queue(name="q"),
+        Binding(exchange="other", queue="q"),
+    )
+
+    await broker.publish(letter("", b"once", exchange="one"))
+
+    assert await received_bodies(broker, "q", 1) == [b"once"]
+    assert (await broker.depth("q")).messages == 0
+
+
+async def test_a_relay_between_exchanges_that_do_not_exist_is_refused(broker: Broker) -> None:
+    with pytest.raises(BrokerRefusedOperation):
+        await broker.declare(Relay(exchange="amq.topic", to="nowhere"))

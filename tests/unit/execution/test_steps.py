@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from tests.unit.execution.course_words import NOW_MS, Course, answer, course_of, due, lost, plan_of, request
 
 from canoa.execution.outcome import Outcome
 from canoa.execution.policy import Backoff
 from canoa.execution.step_records import BLOCKED, ENDED, MAX_STORY, SENT, SKIPPED, WAITING
+from canoa.execution.step_rules import LOOK_MS, QUICK_RESENDS
 from canoa.execution.step_settings import StepSettings
-from canoa.execution.steps import LOOK_MS, QUICK_RESENDS
 from canoa.store.routed_port import Verdict
 
 if TYPE_CHECKING:
-    from canoa.execution.steps import Effect
+    from canoa.execution.step_rules import Effect
 
 HOUR_MS = 3_600_000
 
@@ -98,6 +99,13 @@ def test_these_ends_are_not(outcome: Outcome) -> None:
     course = begun(retries=5)
 
     assert end(course, 0, outcome).outcome is outcome
+
+
+def test_an_end_that_the_action_calls_final_is_not_tried_again() -> None:
+    course = begun(retries=5)
+    move = msgspec.structs.replace(answer(course, 0, Outcome.FAILED), is_final=True)
+
+    assert course.end(move).outcome is Outcome.FAILED
 
 
 def test_a_retry_waits_as_the_backoff_says() -> None:

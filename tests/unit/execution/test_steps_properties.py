@@ -11,11 +11,11 @@ from tests.unit.execution.course_words import NOW_MS, TASK, Course, answer, cour
 
 from canoa.execution.outcome import Outcome
 from canoa.execution.step_records import BLOCKED, SENT, WAITING
-from canoa.execution.steps import LOOK_MS
+from canoa.execution.step_rules import LOOK_MS
 from canoa.store.routed_port import StepDue, StepEnd, StepLost, Verdict
 
 if TYPE_CHECKING:
-    from canoa.execution.steps import Effect
+    from canoa.execution.step_rules import Effect
 
 ENDS = [Outcome.OK, Outcome.OK, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.REFUSED, Outcome.POISONED, Outcome.EXPIRED]
 EVENTS = ["answer", "answer", "answer", "again", "lose", "return", "due", "old_due", "restart", "cancel", "rerun"]

@@ -27,9 +27,9 @@ from tests.contract.store.routed_words import (
 from tests.contract.store.words import NOW_MS
 
 from canoa.errors import WrongUse
-from canoa.execution.plan import Plan, Step
+from canoa.execution.plan import Given, Plan, Step
 from canoa.store import sqlite_routed
-from canoa.store.outlines import MAX_OUTLINES, USED_EVERY_MS, Outlines
+from canoa.store.outlines import MAX_BYTES, MAX_OUTLINES, USED_EVERY_MS, Outlines
 from canoa.store.routed_port import DEFAULT_SETTINGS, Paid
 from canoa.store.schema import metadata
 from canoa.vocabulary import ActionName
@@ -104,6 +104,17 @@ def test_only_the_plans_that_are_in_use_are_remembered() -> None:
 
     assert outlines.get(made[0].id) is None
     assert outlines.get(made[-1].id) is made[-1]
+
+
+def test_large_plans_are_remembered_up_to_a_size() -> None:
+    outlines = Outlines()
+    large = {"text": Given("x" * (MAX_BYTES // 4))}
+    made = [
+        outlines.of(Plan(name=f"p{number}", steps=(Step(name="a", action=ActionName("app.work"), arguments=large),)))
+        for number in range(9)
+    ]
+
+    assert [outlines.get(outline.id) is not None for outline in made] == [False] * 6 + [True] * 3
 
 
 def test_a_plan_is_written_again_before_it_may_be_forgotten() -> None:

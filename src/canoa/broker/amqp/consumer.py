@@ -12,7 +12,17 @@ from canoa.broker.amqp import methods
 from canoa.broker.amqp.errors import AmqpError, ClosedByBroker, LinkLost
 from canoa.broker.amqp.keeper import ChannelKeeper, LinkKeeper
 from canoa.broker.amqp.refusals import lacks_queue
-from canoa.broker.port import Binding, Declaration, Delivery, Exchange, Message, OnDelivery, Queue, Settlement
+from canoa.broker.port import (
+    Binding,
+    Declaration,
+    Delivery,
+    Exchange,
+    Message,
+    OnDelivery,
+    Queue,
+    Relay,
+    Settlement,
+)
 from canoa.errors import QueueMissing, SettingError
 from canoa.logs import get_logger
 
@@ -204,6 +214,8 @@ def _declare_one(channel: Channel, declaration: Declaration) -> asyncio.Future[A
             channel.request(
                 waiter, methods.QUEUE_BIND_OK, methods.QUEUE_BIND, 0, queue, exchange, key, False, _match(declaration)
             )
+        case Relay(exchange=exchange, to=to, key=key):
+            channel.request(waiter, methods.EXCHANGE_BIND_OK, methods.EXCHANGE_BIND, 0, to, exchange, key, False, {})
     return waiter
 
 

@@ -1,0 +1,115 @@
+"""Messages that a group of moves has yet to build, and what must be loaded for them. Values, and questions about them.
+
+They are built after the whole group was taken: only then is it known which outputs they need, and those that another
+move of the group made pointless are left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from canoa.execution.outcome import Outcome
+from canoa.execution.step_rules import Effect
+from canoa.execution.steps import Course
+from canoa.store.ledger import TaskRecord
+from canoa.store.routed_port import Moved, Owed, StepEnd
+from canoa.vocabulary import ActionName
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
+    from canoa.execution.step_records import StepRecord
+
+
+class Answer(msgspec.Struct):
+    """What will be a `Moved`."""
+
+    now_ms: int
+    effect: Effect
+    owed: list[Owed] = []
+    task: TaskRecord | None = None
+
+
+class Attempt(msgspec.Struct):
+    """To a node."""
+
+    task: TaskRecord
+    course: Course
+    answer: Answer
+    step: int
+    send: int
+
+
+class Ending(msgspec.Struct):
+    """To everybody who wants to know how the task ended."""
+
+    task: TaskRecord
+    course: Course
+    answer: Answer
+    outcome: Outcome
+    told: StepEnd | None  # what ended it, if a node did
+
+
+class Reply(msgspec.Struct):
+    """To a caller who asked again after the end."""
+
+    task: TaskRecord
+    answer: Answer
+    queue: str
+
+
+Duty: TypeAlias = Attempt | Ending | Reply
+
+
+class Wanted(msgspec.Struct):
+    """What must be known before messages can be built, besides the rows: blobs of tasks, outputs of steps."""
+
+    messages: dict[str, None] = {}  # by task; sets that keep the order
+    results: dict[str, None] = {}
+    outputs: dict[tuple[str, int], None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.messages or self.results or self.outputs)
+
+
+def wanted_for(duties: Iterable[Duty], messages: Container[str]) -> Wanted:
+    """`messages`: the tasks whose request is at hand."""
+    wanted = Wanted()
+    for duty in duties:
+        if isinstance(duty, Reply):
+            if duty.task.result is None:
+                wanted.results[duty.task.id] = None
+            continue
+        if isinstance(duty, Attempt) and duty.task.id not in messages:
+            wanted.messages[duty.task.id] = None
+        for step in _made_of(duty):
+            if step.output is None:
+                wanted.outputs[step.task_id, step.step] = None
+    return wanted
+
+
+def _made_of(duty: Attempt | Ending) -> list[StepRecord]:
+    """Steps whose outputs are in the message."""
+    steps = duty.course.steps
+    if isinstance(duty, Attempt):
+        return [steps[at] for at in duty.course.outline.before[duty.step]]
+    return [step for step in steps if step.is_ok]
+
+
+def moved(answer: Answer) -> Moved:
+    effect = answer.effect
+    return Moved(
+        verdict=effect.verdict,
+        owed=tuple(answer.owed),
+        task_action=None if answer.task is None else ActionName(answer.task.action),
+        node_id=effect.node_id,
+        action=effect.action,
+        step=effect.step,
+        queued_ms=effect.queued_ms,
+        outcome=effect.outcome,
+        step_outcome=effect.step_outcome,
+        due_ms=tuple(effect.due_ms),
+        cancel=tuple(effect.cancel),
+    )
