@@ -27,7 +27,7 @@ from tests.contract.store.routed_words import (
 from tests.contract.store.words import NOW_MS
 
 from canoa.errors import WrongUse
-from canoa.execution.plan import Given, Plan, Step
+from canoa.execution.plan import Given, Plan, Source, Step
 from canoa.store import sqlite_routed
 from canoa.store.outlines import MAX_BYTES, MAX_OUTLINES, USED_EVERY_MS, Outlines
 from canoa.store.routed_port import DEFAULT_SETTINGS, Paid
@@ -108,7 +108,7 @@ def test_only_the_plans_that_are_in_use_are_remembered() -> None:
 
 def test_large_plans_are_remembered_up_to_a_size() -> None:
     outlines = Outlines()
-    large = {"text": Given("x" * (MAX_BYTES // 4))}
+    large: dict[str, Source] = {"text": Given("x" * (MAX_BYTES // 4))}
     made = [
         outlines.of(Plan(name=f"p{number}", steps=(Step(name="a", action=ActionName("app.work"), arguments=large),)))
         for number in range(9)
