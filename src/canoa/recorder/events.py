@@ -28,6 +28,9 @@ log = get_logger(__name__)
 LISTENER_EVENTS: Final = 1000
 """What one listener may be behind. More hides longer stalls, and costs memory per listener."""
 
+TELL_AFTER_S: Final = 0.01
+"""How long other processes wait for events, so that many travel together."""
+
 RECORDED: Final = "recorded"
 """The routing key of what recorders tell each other; what workers tell is under `progress.<task id>`."""
 
@@ -56,11 +59,11 @@ class Events:
         return await self._broker.consume(queue, self._on_delivery, prefetch=100, topology=declared)
 
     def tell(self, event: Event) -> None:
-        """Here at once; elsewhere with whatever else happens in this turn of the loop."""
+        """Here at once; elsewhere with whatever else happens in this moment."""
         self._tell_here(event)
         if self._is_shared:
             if not self._untold:
-                self._loop.call_soon(self._tell_others)
+                self._loop.call_later(TELL_AFTER_S, self._tell_others)
             self._untold.append(event)
 
     async def listen(self, *, task_id: str | None = None, action: str | None = None) -> AsyncGenerator[Event, None]:
