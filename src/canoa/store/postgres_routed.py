@@ -20,11 +20,11 @@ from canoa.store.postgres_batch import (
     SELECT_TASKS,
     TASK,
     columns_of,
-    insert,
     inserting,
     updating,
 )
 from canoa.store.postgres_catalogue import UPSERT_PLANS
+from canoa.store.postgres_writes import Writes
 from canoa.store.routed_ledger import RoutedLedger, needs_of, rounds
 from canoa.store.routed_port import HOLD_OWED_MS, Owed
 from canoa.store.schema import owed, steps, tasks
@@ -138,31 +138,24 @@ async def _give(connection: Connection, ledger: RoutedLedger, wanted: Wanted) ->
 
 
 async def _write(connection: Connection, ledger: RoutedLedger, plans: Sequence[tuple[Outline, int]]) -> None:
-    await _write_new(connection, ledger, plans)
-    for with_result, update in ((False, _UPDATE_TASKS), (True, _UPDATE_TASKS_AND_RESULTS)):
-        changed = ledger.updated_tasks(with_result=with_result)
-        if changed:
-            names = [*CHANGING, "result"] if with_result else CHANGING
-            await connection.execute(update, *([getattr(task, name) for task in changed] for name in names))
-    for with_output, update in ((False, _UPDATE_STEPS), (True, _UPDATE_STEPS_AND_OUTPUTS)):
-        rows = [astuple(step) for step in ledger.updated_steps(with_output=with_output)]
-        if rows:
-            await connection.execute(update, *columns_of(rows)[: len(_STEP) - (not with_output)])
-    if ledger.paid:
-        await connection.execute(_DELETE_OWED, sorted(ledger.paid))
-    if ledger.owed:
-        rows_owed = [(key, now_ms + HOLD_OWED_MS, blob) for key, now_ms, blob in ledger.owed]
-        await connection.execute(_INSERT_OWED, *columns_of(rows_owed))
-
-
-async def _write_new(connection: Connection, ledger: RoutedLedger, plans: Sequence[tuple[Outline, int]]) -> None:
-    if plans:
-        # All in one order, so that no two wait for each other.
-        rows = sorted((outline.id, used_ms, outline.doc) for outline, used_ms in plans)
-        await connection.execute(UPSERT_PLANS, *columns_of(rows))
+    writes = Writes()
+    # All in one order, so that no two managers wait for each other.
+    writes.add(UPSERT_PLANS, columns_of(sorted((outline.id, used_ms, outline.doc) for outline, used_ms in plans)))
     new = sorted(ledger.new_tasks.values(), key=attrgetter("id"))
-    await insert(connection, INSERT_TASKS, [astuple(task)[: len(TASK)] for task in new])
-    await insert(connection, _INSERT_STEPS, [astuple(step) for step in ledger.new_steps])
+    writes.add(INSERT_TASKS, columns_of(astuple(task)[: len(TASK)] for task in new), is_all_or_none=True)
+    writes.add(_INSERT_STEPS, columns_of(map(astuple, ledger.new_steps)), is_all_or_none=True)
+    writes.add(_UPDATE_TASKS, _fields(ledger.updated_tasks(with_result=False), CHANGING))
+    writes.add(_UPDATE_TASKS_AND_RESULTS, _fields(ledger.updated_tasks(with_result=True), [*CHANGING, "result"]))
+    writes.add(_UPDATE_STEPS, columns_of(astuple(step)[:-1] for step in ledger.updated_steps(with_output=False)))
+    writes.add(_UPDATE_STEPS_AND_OUTPUTS, columns_of(map(astuple, ledger.updated_steps(with_output=True))))
+    paid = sorted(ledger.paid.keys() - {key for key, _, _ in ledger.owed})  # what is owed again stays
+    writes.add(_DELETE_OWED, [paid] if paid else [])
+    writes.add(_INSERT_OWED, columns_of((key, now_ms + HOLD_OWED_MS, blob) for key, now_ms, blob in ledger.owed))
+    await writes.send(connection)
+
+
+def _fields(records: Sequence[TaskRecord], names: Sequence[str]) -> list[list[object]]:
+    return [[getattr(record, name) for record in records] for name in names] if records else []
 
 
 async def take_owed(connection: Connection, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
