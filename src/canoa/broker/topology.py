@@ -51,7 +51,8 @@ FINAL_RESULTS = "sapparchi.task.final.saida"
 
 FINAL_TTL_S = 86_400.0
 FINAL_MAX_LENGTH = 100_000
-"""Final results wait for whoever listens, not for ever: the store has them."""
+"""Final results wait for whoever listens, not for ever: the store has them. Messages carry the time, and managers keep
+the bound: clients declare the queue as published, without arguments."""
 
 REPLY_EXPIRES_S = 600.0
 """How long results wait for a caller that lost its link. Longer bridges longer cuts, and keeps garbage longer."""
@@ -184,7 +185,7 @@ def manager() -> list[Declaration]:
         Binding(exchange=AMQ_TOPIC, queue=STEP_RESULTS, key=STEP_RESULTS_OLD),
         Exchange(name=FINAL_RESULTS, kind=ExchangeKind.TOPIC),
         Relay(exchange=AMQ_TOPIC, to=FINAL_RESULTS, key=FINAL_RESULTS),
-        Queue(name=FINAL_RESULTS, message_ttl_s=FINAL_TTL_S, max_length=FINAL_MAX_LENGTH),
+        Queue(name=FINAL_RESULTS),
         Binding(exchange=FINAL_RESULTS, queue=FINAL_RESULTS, key="#"),
     ]
 

@@ -67,13 +67,12 @@ def single_result(task_id: TaskId, action: ActionName, *, output: bytes | None, 
 
 
 def final_result(task_id: TaskId, body: bytes, outcome: Outcome) -> Publication:
-    """A task's end, for whoever listens; `topology.manager` relays it to the exchange of its own. Not put on disk: the
-    store has it."""
+    """A task's end, for whoever listens; `topology.manager` relays it to the exchange of its own."""
     message = Message(
         body=body,
         content_type=_JSON,
         headers={sapparchi.STATUS: outcome.value},
-        persistent=False,
+        expiration_s=topology.FINAL_TTL_S,
         message_id=task_id,
         correlation_id=task_id,
     )
