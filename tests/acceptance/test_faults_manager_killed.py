@@ -62,7 +62,7 @@ async def test_of_two_managers_on_one_store_either_may_be_killed_again_and_again
         managers = [await plant.manager(), await plant.manager()]
         await plant.node("gw-1")
 
-        async with plant.load():
+        async with plant.load(pause_s=0.2):
             for kill in range(KILLS):
                 await plant.ready(managers[kill % 2])
                 await asyncio.sleep(random.uniform(0, 0.3))
