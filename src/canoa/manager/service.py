@@ -94,6 +94,8 @@ class Manager:
         await self.nodes.open()
         if self._is_memory:
             await self._send_again()
+        else:
+            await self._mark.look()  # before anything is sent that would look as if it came before the restart
         intake = {
             topology.TASK_REQUESTS: self._dispatch.intake.on_delivery,
             topology.STEP_RESULTS: self._dispatch.answers.on_delivery,
