@@ -29,6 +29,9 @@ EVENTS = "canoa.events"
 CATALOGUE = "canoa.catalogue"
 """Fanout of what changed among nodes and their health; every manager binds a queue of its own."""
 
+MANAGERS_MARK = "canoa.mark.managers"
+"""Queue of one transient message, by which managers see whether the broker was restarted."""
+
 # --- Sapparchi's names, as published ---
 
 AMQ_TOPIC = "amq.topic"
@@ -173,6 +176,7 @@ def manager() -> list[Declaration]:
     """What managers share. A node's queue is the node's own: nobody else declares it."""
     return [
         Exchange(name=CATALOGUE, kind=ExchangeKind.FANOUT),
+        Queue(name=MANAGERS_MARK),
         Exchange(name=MANAGER_AVAILABLE, kind=ExchangeKind.FANOUT),
         Exchange(name=NODE_UNICAST, kind=ExchangeKind.HEADERS),
         Queue(name=NODES_REGISTER),
