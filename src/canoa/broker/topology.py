@@ -29,6 +29,9 @@ EVENTS = "canoa.events"
 CATALOGUE = "canoa.catalogue"
 """Fanout of what changed among nodes and their health; every manager binds a queue of its own."""
 
+MANAGERS_MARK = "canoa.mark.managers"
+"""Queue of one transient message, by which managers see whether the broker was restarted."""
+
 # --- Sapparchi's names, as published ---
 
 AMQ_TOPIC = "amq.topic"
@@ -51,7 +54,8 @@ FINAL_RESULTS = "sapparchi.task.final.saida"
 
 FINAL_TTL_S = 86_400.0
 FINAL_MAX_LENGTH = 100_000
-"""Final results wait for whoever listens, not for ever: the store has them."""
+"""Final results wait for whoever listens, not for ever: the store has them. Messages carry the time, and managers keep
+the bound: clients declare the queue as published, without arguments."""
 
 REPLY_EXPIRES_S = 600.0
 """How long results wait for a caller that lost its link. Longer bridges longer cuts, and keeps garbage longer."""
@@ -170,6 +174,7 @@ def manager() -> list[Declaration]:
     """What managers share. A node's queue is the node's own: nobody else declares it."""
     return [
         Exchange(name=CATALOGUE, kind=ExchangeKind.FANOUT),
+        Queue(name=MANAGERS_MARK),
         Exchange(name=MANAGER_AVAILABLE, kind=ExchangeKind.FANOUT),
         Exchange(name=NODE_UNICAST, kind=ExchangeKind.HEADERS),
         Queue(name=NODES_REGISTER),
@@ -184,7 +189,7 @@ def manager() -> list[Declaration]:
         Binding(exchange=AMQ_TOPIC, queue=STEP_RESULTS, key=STEP_RESULTS_OLD),
         Exchange(name=FINAL_RESULTS, kind=ExchangeKind.TOPIC),
         Relay(exchange=AMQ_TOPIC, to=FINAL_RESULTS, key=FINAL_RESULTS),
-        Queue(name=FINAL_RESULTS, message_ttl_s=FINAL_TTL_S, max_length=FINAL_MAX_LENGTH),
+        Queue(name=FINAL_RESULTS),
         Binding(exchange=FINAL_RESULTS, queue=FINAL_RESULTS, key="#"),
     ]
 

@@ -95,13 +95,13 @@ class Dispatch:
                 break
         return count
 
-    async def lose_all(self, why: str) -> int:
-        """For a broker that forgets: nobody has what was sent before this process began."""
+    async def send_again(self, why: str) -> int:
+        """For a broker that forgot what was sent: nobody may have it. No node is to blame."""
         after: Due | None = None
         count = 0
         while page := await self._store.open_steps(limit=PAGE, after=after):
             out = [each for each in page if each.send]
-            await asyncio.gather(*(self.moving.apply(_lost_step(each, why)) for each in out))
+            await asyncio.gather(*(self.moving.apply(_given_back(each, why)) for each in out))
             count += len(out)
             after = page[-1]
         return count
@@ -138,8 +138,16 @@ def _lost(request_id: str, why: str) -> StepLost | None:
     return StepLost(task_id=TaskId(task_id), step=step, attempt=attempt, send=send, why=why, now_ms=now_ms())
 
 
-def _lost_step(out: Due, why: str) -> StepLost:
-    return StepLost(task_id=out.task_id, step=out.step, attempt=out.attempt, send=out.send, why=why, now_ms=now_ms())
+def _given_back(out: Due, why: str) -> StepLost:
+    return StepLost(
+        task_id=out.task_id,
+        step=out.step,
+        attempt=out.attempt,
+        send=out.send,
+        why=why,
+        is_returned=True,
+        now_ms=now_ms(),
+    )
 
 
 def _ignored(_: Any) -> None:

@@ -17,6 +17,7 @@ from canoa.manager.probing import Prober
 from canoa.manager.registering import PREFETCH, Registrations
 from canoa.manager.router import Router
 from canoa.manager.routing.round_robin import RoundRobin
+from canoa.manager.trimming import Trimmer
 from canoa.manager.watching import Watching
 from canoa.store.routed_port import Paid, StepEnd
 
@@ -70,6 +71,7 @@ class Nodes:
             is_leading=lambda: self.heart.is_leading,
             lose=lose,
         )
+        self.trimmer = Trimmer(broker, is_leading=lambda: self.heart.is_leading)
         self.consumers: list[Consumer] = []
 
     async def open(self) -> None:
@@ -99,6 +101,7 @@ class Nodes:
             "heartbeat": self.heart.run(),
             "hello": self.heart.say_hello(),
             "probe": self.prober.run(),
+            "trim": self.trimmer.run(),
         }
 
     async def aclose(self) -> None:

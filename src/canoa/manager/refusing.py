@@ -74,6 +74,7 @@ def _final(refused: RefusedRequest) -> Publication:
     message = Message(
         body=msgspec.json.encode(refused),
         content_type=ContentType.JSON.value,
+        expiration_s=topology.FINAL_TTL_S,
         message_id=refused.id or None,
         correlation_id=refused.id or None,
         type=Outcome.REFUSED.value,

@@ -16,6 +16,7 @@ from canoa.errors import CanoaError
 from canoa.execution.step_settings import StepSettings
 from canoa.logs import get_logger
 from canoa.manager.dispatch import Dispatch
+from canoa.manager.marking import Mark
 from canoa.manager.metrics import Figures, ManagerCollector, new_registry
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.nodes import Nodes
@@ -71,6 +72,7 @@ class Manager:
             steps=settings.steps,
             limit_bytes=settings.limit_bytes,
         )
+        self._mark = Mark(broker, is_leading=lambda: self.nodes.heart.is_leading, send_again=self._dispatch.send_again)
         self.figures = Figures(
             self._dispatch.stats, self._dispatch.sender, store.writes, self.nodes.catalogue, self.nodes.registrations
         )
@@ -90,7 +92,9 @@ class Manager:
             await self._forget_nodes()
         await self.nodes.open()
         if self._is_memory:
-            await self._lose_all()
+            await self._send_again()
+        else:
+            await self._mark.look()  # before anything is sent that would look as if it came before the restart
         intake = {
             topology.TASK_REQUESTS: self._dispatch.intake.on_delivery,
             topology.STEP_RESULTS: self._dispatch.answers.on_delivery,
@@ -101,6 +105,8 @@ class Manager:
             self._spawn(consumer.wait_ended(), f"watch[{queue}]")
         for name, work in (self.nodes.loops() | self._dispatch.loops()).items():
             self._spawn(work, name)
+        if not self._is_memory:
+            self._spawn(self._mark.run(), "mark")
 
     async def _forget_nodes(self) -> None:
         """They went with the broker; those that are there register again."""
@@ -109,9 +115,9 @@ class Manager:
         if there:
             await self.store.put_nodes(there)
 
-    async def _lose_all(self) -> None:
+    async def _send_again(self) -> None:
         """The broker has forgotten what was sent."""
-        count = await self._dispatch.lose_all("the broker was started anew")
+        count = await self._dispatch.send_again("the broker was started anew")
         if count:
             log.info("steps_sent_anew", steps=count)
 

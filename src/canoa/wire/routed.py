@@ -54,6 +54,7 @@ def to_node(
         body=sapparchi.encode(body),
         content_type=_JSON,
         headers=headers,
+        persistent=False,  # the store has it: see `manager/marking.py`
         message_id=request_id,
         expiration_s=expires_s,
     )
@@ -66,14 +67,15 @@ def single_result(task_id: TaskId, action: ActionName, *, output: bytes | None, 
     return sapparchi.encode(NodeMessage(action_to=action_urn(action), request_id=task_id, message_data=_text(said)))
 
 
-def final_result(task_id: TaskId, body: bytes, outcome: Outcome) -> Publication:
-    """A task's end, for whoever listens; `topology.manager` relays it to the exchange of its own. Not put on disk: the
-    store has it."""
+def final_result(task_id: TaskId, body: bytes, outcome: Outcome, *, persistent: bool = True) -> Publication:
+    """A task's end, for whoever listens; `topology.manager` relays it to the exchange of its own. `persistent`: not
+    where a caller hears of it anyway."""
     message = Message(
         body=body,
         content_type=_JSON,
         headers={sapparchi.STATUS: outcome.value},
-        persistent=False,
+        persistent=persistent,
+        expiration_s=topology.FINAL_TTL_S,
         message_id=task_id,
         correlation_id=task_id,
     )
