@@ -48,17 +48,19 @@ MAX_ACTIONS: Final = 2_000
 MAX_REGISTRATION_BYTES: Final = 256 * 1024
 
 _ShortText = Annotated[str, msgspec.Meta(max_length=512)]
+_Unused = int | float | str | None
+"""Of what others write and Canoa can do without: no reason to refuse the rest."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A node says what it is and what it offers. No actions: it leaves."""
 
-    node_id: Annotated[str, msgspec.Meta(max_length=MAX_NODE_ID_CHARS)] = ""
-    endpoint: _ShortText = ""
+    node_id: Annotated[str, msgspec.Meta(max_length=MAX_NODE_ID_CHARS)] | None = ""
+    endpoint: _ShortText | None = ""
     layer: Layer = Layer.CLOUD
-    type: _ShortText = ""
+    type: _ShortText | None = ""
     actions: Annotated[list[_ShortText], msgspec.Meta(max_length=MAX_ACTIONS)] = []
-    force_register: bool = False
+    force_register: bool | None = False
 
 
 class RegistrationAck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -96,8 +98,8 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     task_id: str = ""
     target_actions: list[str] = []
     message_data: str = "{}"
-    created_at: int = 0
-    processing_time: int = 0
+    created_at: _Unused = 0  # epoch milliseconds; anything else is as good as nothing
+    processing_time: _Unused = 0
     task_plan: list[PlannedStep] | None = None
 
 

@@ -218,6 +218,45 @@ async def test_more_nodes_than_a_manager_can_keep_are_refused(memory_town: Town)
     assert len(await town.store.nodes()) == 2
 
 
+async def test_many_new_nodes_at_once_do_not_pass_the_limit(memory_town: Town) -> None:
+    manager = await memory_town.start_manager(NodeSettings(max_nodes=10))
+
+    await memory_town.publish(*(registration(f"n{number}") for number in range(50)))
+    await memory_town.until(lambda: manager.registrations.taken == 50 and len(manager.catalogue.rows) == 10)
+
+    assert manager.registrations.refused == {Reason.TOO_MANY: 40}
+    assert len(await memory_town.store.nodes()) == 10
+
+
+async def test_nodes_that_left_first_make_room_for_new_ones(memory_town: Town) -> None:
+    town = memory_town
+    manager = await town.start_manager(NodeSettings(max_nodes=3, ack_every_s=0.01))
+    for name, actions in (("a", [RESIZE_URN]), ("b", [RESIZE_URN]), ("c", [RESIZE_URN]), ("b", []), ("a", [])):
+        await town.register(name, instance="i", actions=actions)
+        await town.until(lambda name=name, actions=actions: offers(manager, name) == len(actions))  # type: ignore[misc]
+
+    await town.register("d")
+    await town.until(lambda: town.acks("d"))
+
+    assert {row.node_id for row in await town.store.nodes()} == set(manager.catalogue.rows) == {"a", "c", "d"}
+
+
+def offers(manager: Nodes, name: str) -> int | None:
+    row = manager.catalogue.rows.get(NodeId(name))
+    return None if row is None else len(row.actions)
+
+
+async def test_a_node_without_a_queue_is_known_and_gets_no_work(memory_town: Town) -> None:
+    manager = await memory_town.start_manager()
+
+    await memory_town.register("", endpoint="http://10.0.0.9")
+    await memory_town.until(lambda: memory_town.acks("http://10.0.0.9"))
+
+    assert chosen(manager) is None
+    assert not manager.router.is_known(RESIZE)
+    assert manager.catalogue.counted() == {("FOG", "UNREACHABLE"): 1}
+
+
 # --- One id, two nodes ---------------------------------------------------------------------------------------
 
 
