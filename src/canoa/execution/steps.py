@@ -107,14 +107,15 @@ class Course:
         self._wait_again(step, move.why, move.now_ms)
         return self._finished()
 
-    def due(self, move: StepDue) -> Effect:
+    def due(self, move: StepDue, *, is_unsent: bool = False) -> Effect:
+        """`is_unsent`: what is out has not left for its node."""
         step = self._at(move.step)
         self._effect = Effect()
         if step is None or not self.is_open or step.due_ms != move.due_ms:
             return Effect(verdict=Verdict.UNKNOWN if step is None else Verdict.LATE)
         self._effect.action = self._action(step.step)
         if step.state == SENT:
-            self._look_at_sent(step, move.now_ms)
+            self._look_at_sent(step, move.now_ms, is_unsent=is_unsent)
         else:
             self._look_at_waiting(step, move.now_ms)
         return self._finished()
@@ -194,17 +195,38 @@ class Course:
 
     # --- Timers -------------------------------------------------------------------------------------
 
-    def _look_at_sent(self, step: StepRecord, now_ms: int) -> None:
-        if step.limit_ms is not None and has_gone_back(step.due_ms, now_ms):
-            step.limit_ms = now_ms + max(0, step.limit_ms - self.story(step.step)[-1].sent_ms)
-        if step.limit_ms is None or now_ms < step.limit_ms:
-            self._arm(step, step.limit_ms, now_ms)
+    def _look_at_sent(self, step: StepRecord, now_ms: int, *, is_unsent: bool) -> None:
+        if is_unsent or has_gone_back(step.due_ms, now_ms):
+            self._send_from(step, now_ms)
+        limit_ms = self._limit_now_ms(step)
+        if limit_ms is None or now_ms < limit_ms:
+            self._arm(step, limit_ms, now_ms)
             return
         self._effect.node_id = NodeId(step.node_id or "")
         self._effect.cancel.append(self._request_id(step))
         error = f"node {step.node_id} did not answer in time"
         self._close(step, Outcome.TIMED_OUT.value, now_ms, error=error)
         self._failed(step, Outcome.TIMED_OUT, rules.TimedOut(), error, now_ms=now_ms)
+
+    def _send_from(self, step: StepRecord, now_ms: int) -> None:
+        """Its time begins anew."""
+        story = self.story(step.step)
+        if step.limit_ms is not None:
+            step.limit_ms = now_ms + max(0, step.limit_ms - story[-1].sent_ms)
+        story[-1] = msgspec.structs.replace(story[-1], sent_ms=now_ms)
+        step.tell(story)
+
+    def _limit_now_ms(self, step: StepRecord) -> int | None:
+        """A step stands in its node's queue while others run. So its time begins anew with every answer of its node,
+        within reason, and with the first look of a manager, who cannot know what was answered before."""
+        if step.limit_ms is None:
+            return None
+        sent_ms = self.story(step.step)[-1].sent_ms
+        queued_until_ms = sent_ms + round(self._settings.queue_timeout_s * 1000)
+        since_ms = self._route.since_ms()
+        answered_ms = self._route.answered_ms(NodeId(step.node_id or "")) or sent_ms
+        began_ms = max(sent_ms, min(answered_ms, queued_until_ms), since_ms)
+        return step.limit_ms + began_ms - sent_ms
 
     def _look_at_waiting(self, step: StepRecord, now_ms: int) -> None:
         if step.ready_ms is None or has_gone_back(step.due_ms, now_ms):
@@ -242,7 +264,9 @@ class Course:
     def _dispatch(self, step: StepRecord, now_ms: int) -> None:
         action = self._action(step.step)
         story = self.story(step.step)
-        choice = self._route.choose(action, avoid=avoided(story, step.attempt), now_ms=now_ms)
+        choice = self._route.choose(
+            action, avoid=avoided(story, step.attempt), now_ms=now_ms, retries_left=self._retries_left(step)
+        )
         if choice is not None:
             self._send(step, choice, story, now_ms)
         elif not self._route.is_known(action):
@@ -265,6 +289,13 @@ class Course:
         step.tell(story)
         self._arm(step, step.limit_ms, now_ms)
         self._effect.sends.append(step.step)
+
+    def _retries_left(self, step: StepRecord) -> int | None:
+        """After the attempt that comes next; None where only its node can say."""
+        retries = self.outline.plan.steps[step.step].retries
+        if retries is None and step.attempt > 1:
+            retries = step.retries
+        return None if retries is None else retries + 1 - step.attempt
 
     def _limit_ms(self, timeout_s: float) -> int:
         return round(min(MAX_LIMIT_MS, 1000 * (max(0.0, timeout_s) + self._settings.travel_s)))
@@ -289,7 +320,9 @@ class Course:
             self._wait(step, now_ms + look_again_ms(step, now_ms), now_ms)
 
     def _has_waited_too_long(self, step: StepRecord, now_ms: int) -> bool:
-        return now_ms - (step.ready_ms or now_ms) >= self._settings.queue_timeout_s * 1000
+        """As far as a manager was there to look for a node."""
+        since_ms = max(step.ready_ms or now_ms, self._route.since_ms())
+        return now_ms - since_ms >= self._settings.queue_timeout_s * 1000
 
     def _expire(self, step: StepRecord, why: str, now_ms: int) -> None:
         error = f"{why} within {self._settings.queue_timeout_s:g} s"
@@ -359,6 +392,12 @@ class Course:
             self._effect.outcome = Outcome.OK if failed is None else Outcome(failed.outcome or "")
         return self._effect
 
+    def wanted_for_s(self, step: StepRecord) -> float | None:
+        """From its sending on: how long an answer to what is out may count. None: for ever."""
+        if step.limit_ms is None:
+            return None
+        return (step.limit_ms - self.story(step.step)[-1].sent_ms) / 1000 + self._settings.queue_timeout_s
+
     def failure(self) -> StepRecord | None:
         """The step that failed first, whose outcome is the task's."""
         failed = [step for step in self.steps if step.state == ENDED and not step.is_ok]
@@ -372,6 +411,11 @@ class Course:
         return story
 
     # --- Small questions ----------------------------------------------------------------------------
+
+    def out_at(self, place: int) -> str | None:
+        """The request id of what is out for the step."""
+        step = self._at(place)
+        return None if step is None or step.state != SENT else self._request_id(step)
 
     def _at(self, place: int) -> StepRecord | None:
         return self.steps[place] if 0 <= place < len(self.steps) else None

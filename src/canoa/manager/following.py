@@ -18,12 +18,14 @@ from canoa.broker.port import Message, Publication
 from canoa.errors import CanoaError
 from canoa.logs import get_logger
 from canoa.store.routed_port import BreakerRow
+from canoa.vocabulary import NodeId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from canoa.broker.port import Broker, Consumer, Delivery, PublishOutcome
     from canoa.manager.catalogue import Catalogue
+    from canoa.manager.watching import Watching
     from canoa.store.routed_port import HealthNote, NodeRow, RoutedStore
 
 log = get_logger(__name__)
@@ -33,6 +35,8 @@ LOOK_EVERY_S: Final = 1.0
 POLL_EVERY_S: Final = 5.0
 WHOLE_EVERY_S: Final = 30.0
 FORGET_EVERY_S: Final = 3600.0
+TELL_EVERY_S: Final = 2.0
+"""Of nodes that answered. Much less than an attempt gets for travel: else one that others heard seems silent."""
 
 PREFETCH: Final = 100
 MAX_NOTICE_BYTES: Final = 4 * 1024 * 1024
@@ -46,6 +50,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     manager: str
     version: int = 0  # of the catalogue; zero: no node changed
     breakers: Annotated[list[BreakerRow], msgspec.Meta(max_length=20_000)] = []
+    answered: Annotated[list[NodeId], msgspec.Meta(max_length=20_000)] = []  # nodes that did, since the last notice
 
 
 _encode = msgspec.json.Encoder().encode
@@ -53,17 +58,21 @@ _decode = msgspec.json.Decoder(Changed).decode
 
 
 class Follower:
-    def __init__(self, broker: Broker, store: RoutedStore, catalogue: Catalogue, *, manager_id: str) -> None:
+    def __init__(
+        self, broker: Broker, store: RoutedStore, catalogue: Catalogue, *, manager_id: str, watching: Watching
+    ) -> None:
         self._broker = broker
         self._store = store
         self._catalogue = catalogue
         self._manager_id = manager_id
+        self._watching = watching
         self._version = 0  # all that changed up to here is in the copy
         self._is_told = asyncio.Event()
         self.consumer: Consumer | None = None
         settings = catalogue.settings
         self._duties: dict[_Duty, float] = {
             self.read_changes: POLL_EVERY_S,
+            self.tell_answered: TELL_EVERY_S,
             self.write_signs: settings.touch_every_s,
             self.read_whole: WHOLE_EVERY_S,
             self.forget: FORGET_EVERY_S,
@@ -160,11 +169,17 @@ class Follower:
             self._catalogue.signs.give_back(signs)
             raise
 
+    async def tell_answered(self) -> None:
+        """The others: each of us hears only some of the answers."""
+        if answered := self._watching.take_untold():
+            self._tell(Changed(manager=self._manager_id, answered=answered))
+
     async def forget(self) -> None:
         """Counted from the newest sign there is: a clock that jumps ahead makes nobody old."""
         latest_ms = min(self._catalogue.now_ms(), self._catalogue.signs.newest_ms())
         seen_before_ms = latest_ms - int(self._catalogue.settings.forget_after_s * 1000)
-        if await self._store.forget_nodes(seen_before_ms=seen_before_ms):
+        if gone := await self._store.forget_nodes(seen_before_ms=seen_before_ms):
+            self._watching.forget(gone)
             await self.read_whole()
 
     # --- Notices ------------------------------------------------------------------------------------------
@@ -185,6 +200,7 @@ class Follower:
         if changed.manager == self._manager_id:
             return
         self._catalogue.take_breakers(changed.breakers)
+        self._watching.others_heard(changed.answered)
         if changed.version > self._version:
             self._is_told.set()
 

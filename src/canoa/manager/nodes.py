@@ -18,6 +18,8 @@ from canoa.manager.registering import PREFETCH, Registrations
 from canoa.manager.router import Router
 from canoa.manager.routing.round_robin import RoundRobin
 from canoa.manager.trimming import Trimmer
+from canoa.manager.watching import Watching
+from canoa.store.routed_port import Paid, StepEnd
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -26,14 +28,14 @@ if TYPE_CHECKING:
     from canoa.clock import Clock
     from canoa.manager.probing import Lose
     from canoa.manager.routing.port import Strategy
-    from canoa.store.routed_port import FullStore
+    from canoa.store.routed_port import FullStore, Move, Moved
 
 
 class Nodes:
     """On a broker and a store that are open; it closes neither. `manager_id`: of this process, and no other's.
 
-    The steps' side needs four things of it: `router` for `advance`, `health.on_moved` for every `Moved`, `loops` to
-    watch, and it gives `lose`, by which a node's steps go to others."""
+    The steps' side needs four things of it: `router` for `advance`, `on_moved` for every `Moved`, `loops` to watch, and
+    it gives `lose`, by which a node's steps go to others."""
 
     def __init__(
         self,
@@ -49,12 +51,14 @@ class Nodes:
         settings = settings or NodeSettings()
         self._broker = broker
         self.catalogue = Catalogue(settings, clock)
-        self.follower = Follower(broker, store, self.catalogue, manager_id=manager_id)
+        self.watching = Watching(self.catalogue.clock)
+        self.follower = Follower(broker, store, self.catalogue, manager_id=manager_id, watching=self.watching)
         self.health = HealthNotes(self.catalogue, self.follower)
         self.router = Router(
             self.catalogue,
             strategy or RoundRobin(start=random.randrange(1_000_000)),
             settings=settings.breaker,
+            watching=self.watching,
             note=self.health.post_from_any_thread,
         )
         self.registrations = Registrations(broker, self.catalogue, self.follower, on_return=self.health.close)
@@ -79,6 +83,14 @@ class Nodes:
         )
         assert self.follower.consumer is not None
         self.consumers = [self.follower.consumer, registrations]
+
+    def on_moved(self, move: Move, moved: Moved) -> None:
+        """To be told of every move that was written."""
+        if isinstance(move, Paid):
+            return
+        if isinstance(move, StepEnd) and moved.node_id is not None:
+            self.watching.answered(moved.node_id)
+        self.health.on_moved(moved, move.now_ms)
 
     def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
         """By name; whoever runs them ends when one of them raises, and cancels them before `aclose`."""

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from canoa.broker.listeners import listeners
 from canoa.errors import BrokerUnreachable, StoreFull, StoreUnreachable
 from canoa.logs import get_logger
 from canoa.manager.acknowledging import Acknowledger
 from canoa.manager.claims import Ages, Reason, Refused, is_doubtful, may_have, may_leave, read_claim
-from canoa.manager.listeners import listeners
 from canoa.manager.pacing import Pacer
 from canoa.manager.pools import DEFAULT_LIMITS
 
@@ -140,7 +140,7 @@ class Registrations:
         for node_id, waiting in list(group.items()):
             if self._is_known(waiting.claim):
                 continue  # the group before had the same
-            row = await self._row(waiting.claim, has_room=room > 0)
+            row = await self._row(waiting, has_room=room > 0)
             if row is not None and node_id not in self._catalogue.rows:
                 room -= 1
             if row is not None:
@@ -169,8 +169,9 @@ class Registrations:
 
     # --- What to write -------------------------------------------------------------------------------------
 
-    async def _row(self, claim: NodeRow, *, has_room: bool) -> NodeRow | None:
+    async def _row(self, waiting: _Waiting, *, has_room: bool) -> NodeRow | None:
         """None: it is refused, or changes nothing."""
+        claim = waiting.claim
         known = self._catalogue.rows.get(claim.node_id)
         if not claim.actions:
             return self._left(known, claim)
@@ -181,6 +182,7 @@ class Registrations:
             self._refuse(
                 Refused(Reason.RIVAL, "another node lives under this id; give it one of its own", claim.node_id)
             )
+            self._acks.deny(claim, reply_to=waiting.delivery.message.reply_to)
             return None
         now_ms = self._catalogue.now_ms()
         token = known.token if known and known.token else secrets.token_hex(16)
@@ -218,7 +220,7 @@ class Registrations:
         node_id = waiting.claim.node_id
         waiting.delivery.settle()
         self._catalogue.heard(node_id, is_registration=True)
-        self._acks.acknowledge(node_id, reply_to=waiting.delivery.message.reply_to)
+        self._acks.acknowledge(waiting.claim, reply_to=waiting.delivery.message.reply_to)
 
     def _refuse(self, refused: Refused) -> None:
         self.refused[refused.reason] += 1

@@ -7,6 +7,7 @@ Two managers may each send a trial before they hear of the other's: that costs o
 from __future__ import annotations
 
 import threading
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.pools import Doubtful
     from canoa.manager.routing.port import Candidate, Strategy
+    from canoa.manager.watching import Watching
     from canoa.vocabulary import ActionName, NodeId
 
 NOBODY: Final = Pool()
@@ -45,11 +47,13 @@ class Router:
         strategy: Strategy,
         *,
         settings: BreakerSettings,
+        watching: Watching,
         note: Callable[[HealthNote], None],
     ) -> None:
         self._catalogue = catalogue
         self._strategy = strategy
         self._settings = settings
+        self._watching = watching
         self._note = note
         self._lock = threading.Lock()
         self._trials: dict[tuple[NodeId, str], int] = {}  # when they were claimed here: the rows follow later
@@ -57,30 +61,45 @@ class Router:
     def is_known(self, action: ActionName) -> bool:
         return action in self._catalogue.known_actions
 
-    def choose(self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int) -> Choice | None:
+    def answered_ms(self, node_id: NodeId) -> int | None:
+        return self._watching.answered_ms(node_id)
+
+    def since_ms(self) -> int:
+        return self._watching.since_ms()
+
+    def choose(
+        self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None = None
+    ) -> Choice | None:
         pool = self._catalogue.pools.by_action.get(action, NOBODY)
-        choice = self._fresh(action, pool, avoid=avoid, now_ms=now_ms)
+        choice = self._fresh(action, pool, avoid=avoid, now_ms=now_ms, retries_left=retries_left)
         if choice is not None or not avoid:
             return choice
-        choice = self._fresh(action, pool, avoid=NONE_AVOIDED, now_ms=now_ms)
+        choice = self._fresh(action, pool, avoid=NONE_AVOIDED, now_ms=now_ms, retries_left=retries_left)
         return None if choice is None else msgspec.structs.replace(choice, why=AGAIN_WHY)
 
-    def _fresh(self, action: ActionName, pool: Pool, *, avoid: frozenset[NodeId], now_ms: int) -> Choice | None:
-        if pool.doubtful and (tried := self._trial(pool, avoid, now_ms)) is not None:
-            return _choice(tried, TRIAL_WHY)
-        if not pool.clear:
-            return None
-        chosen = self._strategy.choose(action, pool.clear, avoid=avoid, now_ms=now_ms)
-        return None if chosen is None else _choice(chosen.candidate, chosen.why)
+    def _fresh(
+        self, action: ActionName, pool: Pool, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None
+    ) -> Choice | None:
+        """An attempt that must not fail is a trial only where nobody healthy can have it."""
+        trial = partial(self._trial, pool, avoid, now_ms)
+        if pool.doubtful and (tried := trial(lambda each: _can_fail(each, retries_left))) is not None:
+            return tried
+        chosen = self._strategy.choose(action, pool.clear, avoid=avoid, now_ms=now_ms) if pool.clear else None
+        if chosen is not None:
+            return _choice(chosen.candidate, chosen.why)
+        return trial(lambda _: True) if pool.doubtful else None
 
     # --- Trials -----------------------------------------------------------------------------------------
 
-    def _trial(self, pool: Pool, avoid: frozenset[NodeId], now_ms: int) -> Candidate | None:
+    def _trial(
+        self, pool: Pool, avoid: frozenset[NodeId], now_ms: int, is_fit: Callable[[Candidate], bool]
+    ) -> Choice | None:
         for each in islice(pool.doubtful, TRIALS_LOOKED_AT):
             if not all(health.may_send(row, now_ms, self._settings) for row in each.open_circuits):
                 return None  # nor any behind it
-            if each.candidate.node_id not in avoid and self._claim(each, now_ms):
-                return each.candidate
+            candidate = each.candidate
+            if candidate.node_id not in avoid and is_fit(candidate) and self._claim(each, now_ms):
+                return _choice(candidate, TRIAL_WHY)
         return None
 
     def _claim(self, doubtful: Doubtful, now_ms: int) -> bool:
@@ -108,6 +127,11 @@ class Router:
             del self._trials[circuit]
             return False
         return claimed_ms is not None
+
+
+def _can_fail(candidate: Candidate, retries_left: int | None) -> bool:
+    """The step has another attempt then."""
+    return (candidate.retries if retries_left is None else retries_left) > 0
 
 
 def _choice(candidate: Candidate, why: str) -> Choice:

@@ -35,7 +35,6 @@ log = get_logger(__name__)
 LOOK_EVERY_S: Final = 2.0
 """How soon a manager finds what another one left behind, once nobody holds it."""
 
-HELD_MS: Final = 30_000
 PAGE: Final = 500
 
 KEEP_TRYING_S: Final = HOLD_OWED_MS / 1000
@@ -91,7 +90,7 @@ class Sender:
 
     async def send_left(self) -> int:
         """What nobody holds; says how many there were."""
-        left = await self._store.take_owed(now_ms=now_ms(), limit=PAGE, for_ms=HELD_MS)
+        left = await self._store.take_owed(now_ms=now_ms(), limit=PAGE, for_ms=HOLD_OWED_MS)
         self.send(left)
         return len(left)
 

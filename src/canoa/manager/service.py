@@ -22,7 +22,6 @@ from canoa.manager.node_settings import NodeSettings
 from canoa.manager.nodes import Nodes
 from canoa.manager.registering import left
 from canoa.recorder.times import now_ms
-from canoa.store.routed_port import Paid
 from canoa.wire.ids import new_client_id
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from canoa.execution.health import BreakerSettings
     from canoa.recorder.events import Events
     from canoa.store.port import Accepted
-    from canoa.store.routed_port import FullStore, Move, Moved, Verdict
+    from canoa.store.routed_port import FullStore, Verdict
     from canoa.vocabulary import ActionName, NodeId, TaskId
 
 log = get_logger(__name__)
@@ -68,7 +67,7 @@ class Manager:
             store,
             self.nodes.router,
             events=events,
-            on_moved=self._on_moved,
+            on_moved=self.nodes.on_moved,
             owner=self.id,
             steps=settings.steps,
             limit_bytes=settings.limit_bytes,
@@ -94,6 +93,8 @@ class Manager:
         await self.nodes.open()
         if self._is_memory:
             await self._send_again()
+        else:
+            await self._mark.look()  # before anything is sent that would look as if it came before the restart
         intake = {
             topology.TASK_REQUESTS: self._dispatch.intake.on_delivery,
             topology.STEP_RESULTS: self._dispatch.answers.on_delivery,
@@ -176,10 +177,6 @@ class Manager:
         return await self._dispatch.rerun(task_id)
 
     # --- Inside ---------------------------------------------------------------------------------------------
-
-    def _on_moved(self, move: Move, moved: Moved) -> None:
-        if not isinstance(move, Paid):
-            self.nodes.health.on_moved(moved, move.now_ms)
 
     async def _lose(self, node_id: NodeId, why: str) -> None:
         await self._dispatch.lose(node_id, why)

@@ -56,11 +56,12 @@ _UPDATE_TASKS_AND_RESULTS: Final = updating(tasks, ["id"], [*CHANGING, "result"]
 _UPDATE_STEPS: Final = updating(steps, ["task_id", "step"], _STEP[:-1])
 _UPDATE_STEPS_AND_OUTPUTS: Final = updating(steps, ["task_id", "step"], _STEP)
 _INSERT_OWED: Final = inserting(owed, ["key", "taken_until_ms", "publication"])
+_SELECT_OWED: Final = "SELECT key FROM owed WHERE key = ANY($1::text[])"
 _DELETE_OWED: Final = "DELETE FROM owed WHERE key = ANY($1::text[])"
 _TAKE_OWED: Final = """
 UPDATE owed SET taken_until_ms = $1 + $3 WHERE key IN (
   SELECT key FROM owed WHERE taken_until_ms <= $1 OR taken_until_ms > $4
-  ORDER BY key LIMIT $2 FOR UPDATE SKIP LOCKED
+  ORDER BY taken_until_ms, key LIMIT $2 FOR UPDATE SKIP LOCKED
 ) RETURNING key, publication
 """
 
@@ -78,6 +79,7 @@ async def advance(
     plans: list[tuple[Outline, int]] = []
     for part in rounds(moves):
         ledger = await _load(connection, needs_of(part), outlines=outlines, route=route, settings=settings)
+        ledger.give_unsent(await _unsent(connection, ledger.overdue(part)))
         ledger.take(part)
         await _build(connection, ledger)
         new_plans = outlines.to_write(ledger.plans.values())
@@ -106,6 +108,10 @@ async def _load(
     for row in await connection.fetch(_SELECT_STEPS, list(of_tasks)) if of_tasks else []:
         of_tasks[row[0]][1].append(StepRecord(*row))
     return RoutedLedger(found, of_tasks, outlines, route=route, settings=settings)
+
+
+async def _unsent(connection: Connection, keys: Sequence[str]) -> set[str]:
+    return {key for (key,) in await connection.fetch(_SELECT_OWED, keys)} if keys else set()
 
 
 async def _outlines(connection: Connection, outlines: Outlines, plan_ids: Iterable[str]) -> dict[str, Outline]:

@@ -100,6 +100,7 @@ class RoutedLedger:
         self.plans: dict[str, tuple[Outline, int]] = {}  # used by new tasks, and when
         self.owed: list[tuple[str, int, bytes]] = []  # key, when it was made, publication
         self.paid: dict[str, None] = {}  # to delete from what is owed, before that is written
+        self._unsent: set[str] = set()  # request ids, also of what these moves send
 
     # --- To write -----------------------------------------------------------------------------------
 
@@ -120,6 +121,20 @@ class RoutedLedger:
         ]
 
     # --- Moves --------------------------------------------------------------------------------------
+
+    def overdue(self, moves: Sequence[Move]) -> list[str]:
+        """Request ids that these moves may end for want of an answer: to be looked up among what is owed."""
+        due = [move for move in moves if isinstance(move, StepDue)]
+        courses = [(move, self._courses.get(plain(move.task_id))) for move in due]
+        found = [
+            key for move, course in courses if course is not None and (key := course.out_at(move.step)) is not None
+        ]
+        paid = {plain(move.key) for move in moves if isinstance(move, Paid)} if found else frozenset()
+        return [key for key in found if key not in paid]
+
+    def give_unsent(self, keys: Iterable[str]) -> None:
+        """Those of them that are owed still: nobody could answer what the broker never got."""
+        self._unsent.update(keys)
 
     def take(self, moves: Sequence[Move]) -> None:
         for move in moves:
@@ -179,7 +194,10 @@ class RoutedLedger:
             return Answer(move.now_ms, Effect(verdict=Verdict.UNKNOWN))
         if isinstance(move, StepEnd):
             return self._end_step(move, task, course)
-        effect = course.lose(move) if isinstance(move, StepLost) else course.due(move)
+        if isinstance(move, StepLost):
+            effect = course.lose(move)
+        else:
+            effect = course.due(move, is_unsent=course.out_at(move.step) in self._unsent)
         return self._did(task, effect, move.now_ms)
 
     def _end_step(self, move: StepEnd, task: TaskRecord, course: Course) -> Answer:
@@ -318,6 +336,7 @@ class RoutedLedger:
             self.paid[key] = None
         for at in effect.sends:
             self._duties.append(Attempt(task, course, answer, at, course.steps[at].send))
+            self._unsent.add(course.out_at(at) or "")
         if effect.outcome is not None:
             self._duties.append(Ending(task, course, answer, effect.outcome, told))
 

@@ -52,7 +52,7 @@ def attempt(
         step_input=input_of(planned, request.body, _outputs_before(course, step.step)),
         attempt=step.attempt,
         timeout_s=planned.timeout_s,
-        expires_s=None if step.limit_ms is None else (step.limit_ms - now_ms) / 1000,
+        expires_s=course.wanted_for_s(step),
         request=request.headers,
     )
     return key, publication

@@ -189,11 +189,20 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 class Route(Protocol):
     """Chooses nodes inside a transaction: quick, without waiting, from any thread."""
 
-    def choose(self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int) -> Choice | None:
-        """None: nobody can take it now."""
+    def choose(
+        self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None = None
+    ) -> Choice | None:
+        """None: nobody can take it now. `retries_left`: should this attempt fail; None: what the node says."""
 
     def is_known(self, action: ActionName) -> bool:
         """Somebody offers it, or did and may come back."""
+
+    def answered_ms(self, node_id: NodeId) -> int | None:
+        """When the node last ended an attempt, whichever; None: not since `since_ms`."""
+
+    def since_ms(self) -> int:
+        """Since when this manager looks after steps, by a clock that nobody has set meanwhile: what lasted longer may
+        have lasted for want of a manager."""
 
 
 # --- Nodes and their health ------------------------------------------------------------------------------

@@ -149,6 +149,7 @@ owed = sa.Table(
     sa.Column("publication", _BLOB, nullable=False),
     postgresql_with=_EAGER_VACUUM,
 )
+sa.Index("owed_taken", owed.c.taken_until_ms)
 
 plans = sa.Table(
     "plans",

@@ -40,9 +40,12 @@ _UPDATE_TASK_AND_RESULT: Final = updating(tasks, ["id"], [*_TASK_CHANGING, "resu
 _UPDATE_STEP: Final = updating(steps, _STEP_KEY, _STEP_CHANGING)
 _UPDATE_STEP_AND_OUTPUT: Final = updating(steps, _STEP_KEY, [*_STEP_CHANGING, "output"])
 _INSERT_OWED: Final = inserting("INSERT OR IGNORE", "owed", ["key", "taken_until_ms", "publication"])
-_FREE_OWED: Final = (
-    "SELECT key, publication FROM owed WHERE taken_until_ms <= ? OR taken_until_ms > ? ORDER BY key LIMIT ?"
-)
+_FREE_OWED: Final = """
+SELECT key, publication, taken_until_ms FROM owed WHERE taken_until_ms <= ?
+UNION ALL
+SELECT key, publication, taken_until_ms FROM owed WHERE taken_until_ms > ?
+ORDER BY taken_until_ms, key LIMIT ?
+"""  # with OR it would read the whole table
 
 
 def advance(
@@ -58,6 +61,7 @@ def advance(
     plans: list[tuple[Outline, int]] = []
     for part in rounds(moves):
         ledger = _load(connection, needs_of(part), outlines=outlines, route=route, settings=settings)
+        ledger.give_unsent(_unsent(connection, ledger.overdue(part)))
         ledger.take(part)
         _build(connection, ledger)
         new_plans = outlines.to_write(ledger.plans.values())
@@ -86,6 +90,11 @@ def _load(
             rows = connection.execute(_SELECT_STEPS, (task.id,))
             of_tasks[task.id] = outline, [StepRecord(*row) for row in rows]
     return RoutedLedger(found, of_tasks, outlines, route=route, settings=settings)
+
+
+def _unsent(connection: sqlite3.Connection, keys: Sequence[str]) -> set[str]:
+    select = "SELECT key FROM owed WHERE key = ?"
+    return {key for key in keys if connection.execute(select, (key,)).fetchone() is not None}
 
 
 def _outline(connection: sqlite3.Connection, outlines: Outlines, plan_id: str) -> Outline | None:
@@ -134,7 +143,7 @@ def _write(connection: sqlite3.Connection, ledger: RoutedLedger, plans: Sequence
 def take_owed(connection: sqlite3.Connection, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
     free = connection.execute(_FREE_OWED, (now_ms, now_ms + 2 * max(for_ms, HOLD_OWED_MS), limit)).fetchall()
     connection.executemany(
-        "UPDATE owed SET taken_until_ms = ? WHERE key = ?", [(now_ms + for_ms, key) for key, _ in free]
+        "UPDATE owed SET taken_until_ms = ? WHERE key = ?", [(now_ms + for_ms, key) for key, _, _ in free]
     )
-    taken = [Owed(key=key, publication=unpack_publication(blob)) for key, blob in free]
+    taken = [Owed(key=key, publication=unpack_publication(blob)) for key, blob, _ in free]
     return sorted(taken, key=attrgetter("key"))

@@ -27,7 +27,7 @@ MAX_PLAN_BYTES: Final = 64 * 1024
 """Headers must fit into one frame. A larger plan is registered first, and then run by its name."""
 
 STATUS: Final = "canoa-status"  # of a result: an `Outcome`, or `RETURNED`
-RETURNED: Final = "returned"  # it did not start: the node leaves, and somebody else may have it
+RETURNED: Final = "returned"  # it did not start: the node leaves, or does not offer it; somebody else may have it
 ENDED: Final = "canoa-ended"  # epoch milliseconds, by the node's clock; `result.STARTED` beside it
 ERROR_TYPE: Final = "canoa-error-type"
 NO_RETRY: Final = "canoa-no-retry"  # true: the action said that another attempt is pointless
@@ -38,6 +38,8 @@ INSTANCE: Final = "canoa-instance"  # changes with every start: tells two that c
 LIMITS: Final = "canoa-limits"  # JSON object, URN to `ActionLimits`
 LOAD: Final = "canoa-load"  # attempts that run, as a share of those that may
 VERSION: Final = "canoa-version"
+
+TAKEN: Final = "canoa-taken"  # of an acknowledgement to one `INSTANCE`: true: another live node has its id
 
 # --- Bodies -------------------------------------------------------------------------------------------
 

@@ -52,7 +52,9 @@ class Nodes:
         self.unknown = frozenset(unknown)
         self._turn = 0
 
-    def choose(self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int) -> Choice | None:
+    def choose(
+        self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None = None
+    ) -> Choice | None:
         free = [name for name in self.names if name not in avoid] or self.names
         if not free or action in self.unknown:
             return None
@@ -62,6 +64,12 @@ class Nodes:
 
     def is_known(self, action: ActionName) -> bool:
         return action not in self.unknown
+
+    def answered_ms(self, node_id: NodeId) -> int | None:
+        return None
+
+    def since_ms(self) -> int:
+        return 0
 
 
 ONE = Nodes("gw-7")

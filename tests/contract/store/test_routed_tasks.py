@@ -33,7 +33,7 @@ from canoa.broker import topology
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import FromInput, FromStep, Plan, Step
 from canoa.store.port import Ended, State, TaskFilter
-from canoa.store.routed_port import Verdict
+from canoa.store.routed_port import Paid, Verdict
 from canoa.vocabulary import NodeId, TaskId
 from canoa.wire.sapparchi import OWNER, STATUS
 from canoa.wire.task import TIMEOUT
@@ -60,7 +60,7 @@ async def test_a_routed_task_is_kept_and_its_message_owed(store: FullStore) -> N
     assert owed.publication.message.message_id == owed.key == "a.0.1.1"
     assert owed.publication.message.headers["nodeId"] == "gw-7"
     assert owed.publication.message.headers[OWNER] == "manager"
-    assert owed.publication.message.expiration_s == 40
+    assert owed.publication.message.expiration_s == 3640  # the time limit, travel, and an hour in the node's queue
     assert msgspec.json.decode(owed.publication.message.body) == {
         "actionTo": "urn:sapparchi:Action:power.fetch",
         "requestID": "a.0.1.1",
@@ -340,6 +340,7 @@ async def test_a_lost_step_goes_to_another_node_and_that_is_no_attempt(store: Fu
 
 async def test_an_attempt_that_nobody_answers_times_out(store: FullStore) -> None:
     (request,) = await begun(store)
+    await move(store, Paid(key=request))
 
     done = await move(store, due("a", 0, NOW_MS + 40_000))
 
@@ -348,10 +349,25 @@ async def test_an_attempt_that_nobody_answers_times_out(store: FullStore) -> Non
     assert (await move(store, answer(request))).verdict is Verdict.LATE
 
 
+async def test_the_time_of_an_attempt_begins_when_the_broker_has_it(store: FullStore) -> None:
+    (request,) = await begun(store)
+
+    unsent = await move(store, due("a", 0, NOW_MS + 40_000))
+    await move(store, Paid(key=request))
+    early = await move(store, due("a", 0, NOW_MS + 80_000, now_ms=NOW_MS + 79_999))
+    (again_ms,) = early.due_ms
+    late = await move(store, due("a", 0, again_ms))
+
+    assert (unsent.step_outcome, unsent.due_ms) == (None, (NOW_MS + 80_000,))
+    assert early.step_outcome is None
+    assert late.step_outcome == "timed_out"
+
+
 async def test_a_second_look_at_the_same_timer_does_nothing(store: FullStore) -> None:
     nodes = Nodes("gw-7", retries=3)
-    await begun(store, route=nodes)
-    await move(store, due("a", 0, NOW_MS + 40_000), route=nodes)
+    (request,) = await begun(store, route=nodes)
+    first, _ = await moved(store, due("a", 0, NOW_MS + 40_000), Paid(key=request), route=nodes)
+    assert first.step_outcome == "timed_out"
 
     done = await move(store, due("a", 0, NOW_MS + 40_000), route=nodes)
 

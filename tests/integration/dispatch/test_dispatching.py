@@ -130,6 +130,26 @@ async def test_a_node_that_never_answers_ends_the_attempt_by_its_time_limit(site
     assert "gw-1" in error
 
 
+async def test_a_backlog_costs_a_healthy_node_neither_attempts_nor_its_good_name(memory_site: Site) -> None:
+    site = memory_site
+    site.app.settings = msgspec.structs.replace(site.app.settings, step_travel_s=0.3)
+    manager = await site.start_manager()
+    one_at_a_time = asyncio.Lock()
+
+    async def work(value: int) -> int:
+        async with one_at_a_time:
+            await asyncio.sleep(0.05)
+        return value
+
+    node = await site.start_node("gw-1", manager, work=work)
+    plan = _plan("work", retries=0, timeout_s=0.1)
+    tasks = [await site.request(data=number, headers=plan) for number in range(40)]
+
+    assert [await site.result(task_id) for task_id in tasks] == list(range(40))
+    assert len(node.received) == 40
+    assert not manager.manager.nodes.catalogue.breakers
+
+
 async def test_the_work_of_a_node_that_is_gone_goes_to_another(site: Site) -> None:
     manager = await site.start_manager()
     gone = await site.start_node("gw-1", manager, double=lambda value: 2 * value)

@@ -22,7 +22,7 @@ from canoa.wire import sapparchi
 if TYPE_CHECKING:
     from tests.integration.manager.town import Town
 
-    from canoa.broker.port import Delivery
+    from canoa.broker.port import Delivery, OnDelivery
     from canoa.manager.nodes import Nodes
 
 GW = NodeId("gw-7")
@@ -101,11 +101,11 @@ async def test_a_node_that_says_goodbye_gets_no_more_work(town: Town) -> None:
 
 async def test_a_worker_is_acknowledged_in_its_own_queue_and_no_other_node_hears_it(town: Town) -> None:
     await town.start_manager()
-    own = topology.heartbeat_queue_name(GW)
+    own = topology.heartbeat_queue_name(GW, "i1")
     heard: list[Delivery] = []
     await town.broker.consume(own, heard.append, prefetch=10, topology=[Queue(name=own, expires_s=60)])
 
-    await town.publish(replace(registration(), reply_to=own), replace(registration("thief"), reply_to=own))
+    await town.publish(replace(registration(instance="i1"), reply_to=own), replace(registration("thief"), reply_to=own))
     await town.until(lambda: town.acks("thief") and heard)
 
     assert town.acks() == []
@@ -274,6 +274,30 @@ async def test_a_second_live_worker_cannot_take_an_id(town: Town) -> None:
     assert row is not None
     assert (row.instance, row.actions) == ("first", (RESIZE,))
     assert manager.registrations.refused == {Reason.RIVAL: 1}
+
+
+async def test_a_second_live_worker_is_told_that_its_id_is_taken_and_the_first_hears_nothing_of_it(town: Town) -> None:
+    await town.start_manager()
+    heard: dict[str, list[Message]] = {"first": [], "second": []}
+    for instance, inbox in heard.items():
+        own = topology.heartbeat_queue_name(GW, instance)
+        await town.broker.consume(own, _keeper(inbox), prefetch=10, topology=[Queue(name=own, expires_s=60)])
+        await town.listen(GW)
+        await town.publish(replace(registration(instance=instance), reply_to=own))
+        await town.until(inbox.__len__)
+
+    [kept], [told] = heard["first"], heard["second"]
+    assert kept.headers == {sapparchi.INSTANCE: "first"}
+    assert told.headers == {sapparchi.INSTANCE: "second", sapparchi.TAKEN: True}
+    assert json.loads(told.body) == {"token": "", "nodeId": GW, "actions": []}
+
+
+def _keeper(inbox: list[Message]) -> OnDelivery:
+    def keep(delivery: Delivery) -> None:
+        delivery.settle()
+        inbox.append(delivery.message)
+
+    return keep
 
 
 async def test_a_second_live_endpoint_cannot_take_a_foreign_nodes_id(town: Town) -> None:

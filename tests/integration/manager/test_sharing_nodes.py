@@ -32,6 +32,15 @@ async def test_what_one_manager_learns_all_know(shared_town: Town) -> None:
     assert all(each.router.is_known(RESIZE) for each in managers)
 
 
+async def test_a_node_that_answered_one_manager_is_silent_for_none(shared_town: Town) -> None:
+    town = shared_town
+    managers = [await town.start_manager() for _ in range(2)]
+
+    managers[0].watching.answered(GW)
+
+    await town.until(lambda: managers[1].watching.answered_ms(GW))
+
+
 async def test_a_flood_over_several_managers_costs_at_most_one_write_per_manager_and_node(shared_town: Town) -> None:
     town, nodes = shared_town, 50
     managers = [await town.start_manager() for _ in range(2)]

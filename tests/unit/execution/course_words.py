@@ -27,13 +27,18 @@ class Turn:
     def __init__(self, nodes: Sequence[str], *, retries: int = 0, timeout_s: float | None = 30.0) -> None:
         self.nodes = list(nodes)
         self.avoided: frozenset[NodeId] = frozenset()
+        self.retries_left: int | None = None
         self.is_known_now = True
+        self.last_answers_ms: dict[str, int] = {}
+        self.start_ms = 0
         self._retries = retries
         self._timeout_s = timeout_s
         self._turn = 0
 
-    def choose(self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int) -> Choice | None:
-        self.avoided = avoid
+    def choose(
+        self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None = None
+    ) -> Choice | None:
+        self.avoided, self.retries_left = avoid, retries_left
         free = [node for node in self.nodes if node not in avoid] or self.nodes
         if not free:
             return None
@@ -43,6 +48,12 @@ class Turn:
 
     def is_known(self, action: ActionName) -> bool:
         return self.is_known_now
+
+    def answered_ms(self, node_id: NodeId) -> int | None:
+        return self.last_answers_ms.get(node_id)
+
+    def since_ms(self) -> int:
+        return self.start_ms
 
 
 class Course(steps.Course):

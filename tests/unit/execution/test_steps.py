@@ -208,6 +208,30 @@ def test_a_node_that_was_down_for_long_is_still_sent_what_waited_for_it() -> Non
     assert course.due(due(course, 0, now_ms=NOW_MS + 5 * HOUR_MS)).sends == [0]
 
 
+def test_a_step_that_waited_while_no_manager_looked_waits_on() -> None:
+    course = begun(nodes=())
+    back_ms = course.route.start_ms = NOW_MS + 5 * HOUR_MS
+
+    course.due(due(course, 0, now_ms=back_ms))
+    course.due(due(course, 0, now_ms=back_ms + HOUR_MS - 1))
+    assert course.steps[0].state == WAITING
+
+    assert course.due(due(course, 0, now_ms=back_ms + HOUR_MS)).outcome is Outcome.EXPIRED
+
+
+def test_a_route_knows_how_often_the_step_can_still_fail() -> None:
+    by_plan, by_node = course_of(plan_of((), retries=2)), course_of(plan_of(()), retries=1)
+    left = []
+    for course in (by_plan, by_node):
+        course.begin(NOW_MS)
+        left.append(course.route.retries_left)
+        end(course, 0, Outcome.FAILED)
+        course.due(due(course, 0))
+        left.append(course.route.retries_left)
+
+    assert left == [2, 1, None, 0]
+
+
 # --- Time ---------------------------------------------------------------------------------------------------
 
 
@@ -219,6 +243,54 @@ def test_a_timer_is_never_further_ahead_than_the_next_look() -> None:
     assert early.verdict is Verdict.TAKEN
     assert early.due_ms == [NOW_MS + 2 * LOOK_MS]
     assert course.steps[0].state == SENT
+
+
+def test_a_step_behind_others_has_its_time_from_the_last_answer_of_its_node() -> None:
+    course = begun()
+    course.route.last_answers_ms["a"] = answered_ms = NOW_MS + 35_000
+
+    waits_on = course.due(due(course, 0))
+    too_late = course.due(due(course, 0))
+
+    assert (waits_on.step_outcome, waits_on.due_ms) == (None, [answered_ms + 40_000])
+    assert too_late.step_outcome == "timed_out"
+
+
+def test_a_node_that_answers_everything_else_does_not_keep_a_step_for_ever() -> None:
+    course = begun()
+    now_ms = NOW_MS
+    while course.is_open and now_ms < NOW_MS + 3 * HOUR_MS:
+        now_ms = course.steps[0].due_ms or 0
+        course.route.last_answers_ms["a"] = now_ms
+        course.due(due(course, 0))
+
+    assert (course.steps[0].outcome, now_ms) == ("timed_out", NOW_MS + HOUR_MS + 40_000)
+
+
+def test_answers_of_other_nodes_say_nothing() -> None:
+    course = begun()
+    course.route.last_answers_ms["b"] = NOW_MS + 35_000
+
+    assert course.due(due(course, 0)).step_outcome == "timed_out"
+
+
+def test_an_answer_that_came_while_no_manager_looked_still_counts() -> None:
+    course = begun()
+    back_ms = course.route.start_ms = NOW_MS + HOUR_MS
+
+    course.due(due(course, 0, now_ms=back_ms))
+
+    assert end(course, 0, after_ms=HOUR_MS + 5).outcome is Outcome.OK
+
+
+def test_what_has_not_left_for_its_node_does_not_time_out() -> None:
+    course = begun(retries=3)
+
+    unsent = course.due(due(course, 0), is_unsent=True)
+    sent = course.due(due(course, 0))
+
+    assert (unsent.step_outcome, unsent.due_ms) == (None, [NOW_MS + 80_000])
+    assert (sent.step_outcome, course.steps[0].attempt) == ("timed_out", 2)
 
 
 def test_a_step_without_a_time_limit_is_looked_at_and_left_alone() -> None:

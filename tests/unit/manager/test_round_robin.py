@@ -16,6 +16,7 @@ from canoa.manager.catalogue import Catalogue, Presence
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.router import AGAIN_WHY, TRIAL_WHY, Router
 from canoa.manager.routing.round_robin import RoundRobin
+from canoa.manager.watching import Watching
 from canoa.testing import VirtualClock
 from canoa.vocabulary import ActionName, NodeId
 from canoa.wire.sapparchi import ActionLimits
@@ -34,7 +35,10 @@ class Site:
         self.catalogue = Catalogue(NodeSettings(), self.clock)
         self.notes: list[HealthNote] = []
         settings = self.catalogue.settings.breaker
-        self.router = Router(self.catalogue, RoundRobin(), settings=settings, note=self.notes.append)
+        self.watching = Watching(self.clock)
+        self.router = Router(
+            self.catalogue, RoundRobin(), settings=settings, watching=self.watching, note=self.notes.append
+        )
         self.register(*rows)
 
     @property
@@ -46,8 +50,9 @@ class Site:
         for row in rows:
             self.catalogue.heard(row.node_id)
 
-    def choose(self, *avoid: str, action: ActionName = RESIZE) -> Choice | None:
-        return self.router.choose(action, avoid=frozenset(map(NodeId, avoid)), now_ms=self.now_ms)
+    def choose(self, *avoid: str, action: ActionName = RESIZE, retries_left: int | None = None) -> Choice | None:
+        avoided = frozenset(map(NodeId, avoid))
+        return self.router.choose(action, avoid=avoided, now_ms=self.now_ms, retries_left=retries_left)
 
     def chosen(self, *avoid: str, times: int = 1) -> list[str | None]:
         choices = [self.choose(*avoid) for _ in range(times)]
@@ -165,6 +170,29 @@ def test_a_trial_that_nobody_answers_is_tried_again_later(site: Site) -> None:
     site.clock.advance(DOWN_MS / 1000)
 
     assert site.chosen() == ["a"]
+
+
+def test_a_step_that_cannot_be_tried_again_is_a_trial_only_where_nobody_healthy_is(site: Site) -> None:
+    site.catalogue.take_breakers([circuit("a", down_until_ms=site.now_ms)])
+
+    healthy = site.choose(retries_left=0)
+    last_resort = site.choose("b", "c", retries_left=0)
+
+    assert healthy is not None
+    assert healthy.node_id in ("b", "c")
+    assert last_resort is not None
+    assert (last_resort.node_id, last_resort.why) == ("a", TRIAL_WHY)
+
+
+def test_a_node_that_allows_no_retries_gets_its_trial_from_a_step_that_has_some() -> None:
+    site = Site(node("a", limits={RESIZE: ActionLimits(retry=0)}), node("b"))
+    site.catalogue.take_breakers([circuit("a", down_until_ms=site.now_ms)])
+
+    assert site.chosen(times=3) == ["b", "b", "b"]
+    tried = site.choose(retries_left=1)
+
+    assert tried is not None
+    assert tried.node_id == "a"
 
 
 def test_a_trial_that_another_manager_sent_is_not_sent_twice(site: Site) -> None:

@@ -24,6 +24,7 @@ def upgrade() -> None:
         sa.Column("publication", sa.LargeBinary, nullable=False),
         postgresql_with=_EAGER_VACUUM,
     )
+    op.create_index("owed_taken", "owed", ["taken_until_ms"])
     _create_plans()
     _create_nodes()
 
