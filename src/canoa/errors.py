@@ -53,6 +53,17 @@ class NobodyManages(CanoaError):
     """No manager ever ran on this broker, or none in this process. Nothing was accepted; retrying is safe."""
 
 
+class NodeIdTaken(CanoaError):
+    """Another live worker has this node id. This one takes no work; retrying is safe, once the other is gone."""
+
+    def __init__(self, node_id: str) -> None:
+        super().__init__(
+            f"another live worker has the node id {node_id!r:.150}; "
+            f"give this one an id of its own (--node-id), or stop the other one first"
+        )
+        self.node_id = node_id
+
+
 class ApiUnreachable(CanoaError):
     """Nobody answers at the API's address. Nothing was sent; retrying is safe."""
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
+from tests.acceptance.finals import Finals
 from tests.acceptance.kept_depot import TOKEN, asked
 from tests.acceptance.shell import CANOA, ROOT, Process, Shell
 
@@ -19,7 +20,7 @@ from canoa.store.opening import new_store
 from canoa.store.port import State, TaskFilter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Set
     from pathlib import Path
 
     from tests.acceptance.kept_depot import Rabbit
@@ -40,14 +41,18 @@ class Plant:
         self.app = Canoa("plant", broker=rabbit.url)
         self.store_url = store_url or f"sqlite:///{folder}/canoa.db"
         self.handles: dict[int, Handle[Any]] = {}
+        self.finals: Finals  # once entered
         self.shell = Shell(folder, folder=folder, env={"CANOA_BROKER": rabbit.url})
         self.shell.env |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "CANOA_API_TOKEN": TOKEN}
         self._numbers = itertools.count()
 
     async def __aenter__(self) -> Self:
+        self.finals = Finals(self.app.new_broker("finals"))
+        await self.finals.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.finals.aclose()
         await self.app.aclose()
         self.shell.close()
 
@@ -131,7 +136,14 @@ class Plant:
         numbered = {handle.id for handle in self.handles.values()}
         assert numbered <= {row.id for row in rows}
         assert {(row.state, row.outcome) for row in rows} == {(State.ENDED, "ok")}
-        assert len(rows) == len({row.id for row in rows})
+        await self.every_task_has_one_end({row.id for row in rows})
+
+    async def every_task_has_one_end(self, task_ids: Set[str]) -> None:
+        """As everybody was told: perhaps more than once, but never in two ways."""
+        async with asyncio.timeout(WITHIN_S):
+            await self.finals.wait_for(task_ids)
+        assert self.finals.contradictions == {}
+        print(f"{len(task_ids)} tasks, {self.finals.repeated} final results said again")
 
     async def nodes(self) -> dict[str, NodeRow]:
         async with self.opened() as store:

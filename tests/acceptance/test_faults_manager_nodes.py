@@ -55,6 +55,28 @@ async def test_a_step_on_the_only_worker_that_is_killed_waits_for_its_return(tmp
 
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("when", ["later", "at once"])
+async def test_of_two_live_workers_with_one_id_one_ends_and_says_why_and_no_task_suffers(
+    tmp_path: Path, rabbit: Rabbit, when: str
+) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager()
+        workers = [await plant.node("gw-1") if when == "later" else plant.start_node("gw-1"), plant.start_node("gw-1")]
+        await until_true(lambda: _is_known(plant, "gw-1"))
+
+        await plant.submit(20, seconds=0.1)
+        await asyncio.to_thread(until, lambda: not all(worker.is_alive for worker in workers), WITHIN_S)
+        await plant.submit(20)
+
+        await plant.everything_is_recorded_once()
+        [ended] = [worker for worker in workers if not worker.is_alive]
+        assert ended.wait() == 1
+        assert "node_id_taken" in [event["event"] for event in ended.events()]
+        assert "another live worker has the node id 'gw-1'; give this one an id of its own" in ended.said
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.timeout(180)
 async def test_a_worker_whose_link_is_cut_for_thirty_seconds_goes_on_and_nothing_is_lost(
     tmp_path: Path, rabbit: Rabbit, tcp_proxy: ProxyFactory
 ) -> None:
@@ -145,3 +167,7 @@ async def _holder(folder: Path, *, other_than: str = "") -> str:
 
     await asyncio.to_thread(until, is_held)
     return found[0]
+
+
+async def _is_known(plant: Plant, node_id: str) -> bool:
+    return node_id in await plant.nodes()

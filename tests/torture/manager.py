@@ -13,6 +13,7 @@ import random
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 LONGEST_S: Final = 1.0
 END_WITHIN_S: Final = 120.0
+TOLD_WITHIN_S: Final = 30.0
 SHOWN: Final = 20
 
 
@@ -44,7 +46,8 @@ async def tortured(folder: Path, rabbit: Rabbit, store_url: str, *, kills: int) 
                 managers[kill % 2] = plant.start_manager()
         broken = await checked(plant)
         broken += [f"node {node.pid} ended by itself: {node.said[-500:]}" for node in nodes if not node.is_alive]
-        print(f"{kills} kills, {len(plant.handles):,} tasks accepted, {len(broken)} promises broken")
+        said_again = f"{plant.finals.repeated} final results said again"
+        print(f"{kills} kills, {len(plant.handles):,} tasks accepted, {said_again}, {len(broken)} promises broken")
         return broken
 
 
@@ -59,7 +62,17 @@ async def checked(plant: Plant) -> list[str]:
     async with plant.opened() as store:
         rows = await store.tasks(TaskFilter(), limit=EVERYTHING)
     unfinished = [row for row in rows if row.state is not State.ENDED or row.outcome != "ok"]
-    return broken + [f"task {row.id} is recorded as {row.state}, {row.outcome}" for row in unfinished]
+    broken += [f"task {row.id} is recorded as {row.state}, {row.outcome}" for row in unfinished]
+    return broken + await _told_wrongly(plant)
+
+
+async def _told_wrongly(plant: Plant) -> list[str]:
+    numbered = {handle.id for handle in plant.handles.values()}
+    with suppress(TimeoutError):
+        async with asyncio.timeout(TOLD_WITHIN_S):
+            await plant.finals.wait_for(numbered)
+    untold = [f"task {task_id}: its final result was never published" for task_id in numbered - plant.finals.of.keys()]
+    return untold + [f"task {task_id} ended as {ends}" for task_id, ends in plant.finals.contradictions.items()]
 
 
 async def _said(handle: Handle[int], within_s: float) -> object:

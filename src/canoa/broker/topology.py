@@ -142,13 +142,15 @@ def node_queue(node_id: str, *, expires_s: float | None = None) -> list[Declarat
     ]
 
 
-def heartbeat_queue_name(node_id: str) -> str:
-    return f"canoa.heartbeat.{node_id}"
+def heartbeat_queue_name(node_id: str, instance: str) -> str:
+    """Of one start of a node: two that claim one id must not hear each other's answers."""
+    return f"canoa.heartbeat.{node_id}.{instance}"
 
 
-def heartbeat_queue(node_id: str) -> list[Declaration]:
+def heartbeat_queue(node_id: str, instance: str) -> list[Declaration]:
     """What a node hears of managers: heartbeats, and acknowledgements of registrations."""
-    queue = Queue(name=heartbeat_queue_name(node_id), expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)
+    name = heartbeat_queue_name(node_id, instance)
+    queue = Queue(name=name, expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)
     return [
         Exchange(name=MANAGER_AVAILABLE, kind=ExchangeKind.FANOUT),
         queue,

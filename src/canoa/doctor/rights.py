@@ -54,7 +54,7 @@ _SHARED = Rights(
     write=("amq.default", f"{topology.CANCEL}.*", topology.EVENTS, topology.DEAD, "canoa.retry.*"),
     read=(topology.CANCEL, f"{topology.CANCEL}.*", topology.DEAD, "canoa.retry.*"),
 )
-_HEARTBEATS = topology.heartbeat_queue_name("*")
+_HEARTBEATS = "canoa.heartbeat.*"
 _UNICAST = topology.node_queue_name("*")
 _NODE = Rights(
     configure=(topology.NODE_UNICAST, _UNICAST, topology.MANAGER_AVAILABLE, _HEARTBEATS),

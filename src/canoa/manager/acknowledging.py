@@ -1,7 +1,7 @@
 """Answers to registrations: at most so often per node, and always one after the last.
 
 By the published key every node hears of every other, so a thousand nodes would hear a million answers. A worker names a
-queue of its own, and is answered there alone.
+queue of its own, and is answered there alone; so it can also be told that another one has its id.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from canoa.broker import topology
-from canoa.broker.port import Message, Publication
+from canoa.broker.port import HeaderValue, Message, Publication
 from canoa.manager.pacing import Pacer
 from canoa.urn import action_urn
 from canoa.wire import sapparchi
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 class Way(NamedTuple):
     node_id: NodeId
-    is_private: bool  # to its own queue
+    instance: str = ""  # to whose own queue; empty: by the published key
+    is_denied: bool = False
 
 
 class Acknowledger:
@@ -36,9 +37,16 @@ class Acknowledger:
         self._pacer = Pacer[Way](catalogue.settings.ack_every_s)
         self._timer: asyncio.TimerHandle | None = None
 
-    def acknowledge(self, node_id: NodeId, *, reply_to: str | None) -> None:
+    def acknowledge(self, claim: NodeRow, *, reply_to: str | None) -> None:
         """Now, or together with what comes until its turn. No other queue than the node's own is believed."""
-        way = Way(node_id, reply_to == topology.heartbeat_queue_name(node_id))
+        self._want(Way(claim.node_id, claim.instance if _is_its_own(reply_to, claim) else ""))
+
+    def deny(self, claim: NodeRow, *, reply_to: str | None) -> None:
+        """Another node has the id, and lives. Who has no queue of its own is not told: both would hear it."""
+        if _is_its_own(reply_to, claim):
+            self._want(Way(claim.node_id, claim.instance, is_denied=True))
+
+    def _want(self, way: Way) -> None:
         if self._pacer.want(way, self._loop.time()):
             self._send(way)
         if self._timer is None:
@@ -59,15 +67,33 @@ class Acknowledger:
 
     def _send(self, way: Way) -> None:
         row = self._catalogue.rows.get(way.node_id)
-        if row is not None:
-            self._broker.post(_acknowledgement(row, is_private=way.is_private), _ignored)
+        if way.is_denied:
+            self._broker.post(_denial(way), _ignored)
+        elif row is not None:
+            self._broker.post(_acknowledgement(row, way), _ignored)
 
 
-def _acknowledgement(row: NodeRow, *, is_private: bool) -> Publication:
+def _is_its_own(reply_to: str | None, claim: NodeRow) -> bool:
+    return bool(claim.instance) and reply_to == topology.heartbeat_queue_name(claim.node_id, claim.instance)
+
+
+def _acknowledgement(row: NodeRow, way: Way) -> Publication:
     ack = RegistrationAck(token=row.token, node_id=row.node_id, actions=[action_urn(name) for name in row.actions])
-    message = Message(body=sapparchi.encode(ack), content_type="application/json", persistent=False)
-    if is_private:
-        return Publication(message=message, key=topology.heartbeat_queue_name(row.node_id), mandatory=False)
+    headers: dict[str, HeaderValue] = {sapparchi.INSTANCE: row.instance} if row.instance else {}
+    return _publication(ack, headers, way)
+
+
+def _denial(way: Way) -> Publication:
+    ack = RegistrationAck(token="", node_id=way.node_id, actions=[])
+    return _publication(ack, {sapparchi.INSTANCE: way.instance, sapparchi.TAKEN: True}, way)
+
+
+def _publication(ack: RegistrationAck, headers: dict[str, HeaderValue], way: Way) -> Publication:
+    body = sapparchi.encode(ack)
+    message = Message(body=body, content_type="application/json", headers=headers, persistent=False)
+    if way.instance:
+        own = topology.heartbeat_queue_name(way.node_id, way.instance)
+        return Publication(message=message, key=own, mandatory=False)
     return Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.NODES_ACK, mandatory=False)
 
 

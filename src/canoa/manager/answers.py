@@ -1,6 +1,7 @@
 """What nodes answer, as moves. Nothing in an answer is trusted: it counts only for the attempt that is out.
 
-Late, double, foreign and malformed ones change nothing, and are counted.
+Late, double and foreign ones change nothing, and are counted. What cannot be read, but says what it answers, ends its
+attempt: to wait for another answer would tell nobody why.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from canoa.errors import CanoaError, Undecodable
+from canoa.errors import CanoaError, PayloadTooLarge, Undecodable
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan_inputs import sound
 from canoa.logs import get_logger
-from canoa.manager.reading import past_ms, text, unpacked
+from canoa.manager.reading import envelope, part, past_ms, text
 from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import now_ms
 from canoa.store.routed_port import StepEnd, StepLost
 from canoa.vocabulary import TaskId
 from canoa.wire import result, sapparchi
+from canoa.wire.ids import is_usable_id
 
 if TYPE_CHECKING:
     from canoa.broker.port import Delivery, Message
@@ -34,7 +36,15 @@ log = get_logger(__name__)
 FOREIGN: Final = "foreign"
 MALFORMED: Final = "malformed"
 
+
+class _Identified(msgspec.Struct):
+    """The least of an answer."""
+
+    request_id: str = msgspec.field(name="requestID", default="")
+
+
 _errors = msgspec.json.Decoder(sapparchi.NodeError)
+_ids = msgspec.json.Decoder(_Identified)
 _ENDS: Final = frozenset(Outcome) - {Outcome.RETRIED}
 
 
@@ -43,7 +53,7 @@ class Foreign(Undecodable):
 
 
 class Answers:
-    """`limit_bytes`: of one answer, unpacked."""
+    """`limit_bytes`: of what a step gives."""
 
     def __init__(self, moving: Moving, sender: Sender, *, stats: ManagerStats, limit_bytes: int) -> None:
         self._moving = moving
@@ -56,34 +66,45 @@ class Answers:
         try:
             move = step_result(delivery.message, now_ms(), limit_bytes=self._limit_bytes)
         except CanoaError as exc:
-            verdict = FOREIGN if isinstance(exc, Foreign) else MALFORMED
-            self._stats.answered(verdict)
-            log.warning("step_result_refused", verdict=verdict, reason=str(exc))
-            delivery.settle()
+            self._refuse(delivery, exc)
         else:
             self._write(delivery, move)
 
-    def _write(self, delivery: Delivery, move: StepEnd | StepLost) -> None:
-        if not delivery.is_settled:  # its link is gone: another manager has it
-            self._moving.post(move, partial(self._on_answer, delivery, move))
+    def _refuse(self, delivery: Delivery, error: CanoaError) -> None:
+        verdict = FOREIGN if isinstance(error, Foreign) else MALFORMED
+        log.warning("step_result_refused", verdict=verdict, reason=str(error))
+        move = None
+        if verdict == MALFORMED:
+            move = refused_result(delivery.message, error, now_ms(), limit_bytes=self._limit_bytes)
+        if move is None:
+            self._stats.answered(verdict)
+            delivery.settle()
+        else:
+            self._write(delivery, move, counted_as=verdict)
 
-    def _on_answer(self, delivery: Delivery, move: StepEnd | StepLost, answer: Moved | CanoaError) -> None:
+    def _write(self, delivery: Delivery, move: StepEnd | StepLost, *, counted_as: str | None = None) -> None:
+        if not delivery.is_settled:  # its link is gone: another manager has it
+            self._moving.post(move, partial(self._on_answer, delivery, move, counted_as))
+
+    def _on_answer(
+        self, delivery: Delivery, move: StepEnd | StepLost, counted_as: str | None, answer: Moved | CanoaError
+    ) -> None:
         if not isinstance(answer, CanoaError):
-            self._stats.answered(answer.verdict)
+            self._stats.answered(counted_as or answer.verdict)
         elif is_lasting(answer):
             self._stats.answered(MALFORMED)
             log.error("step_result_not_kept", task_id=move.task_id, reason=str(answer))
         else:
             self._stats.not_written(answer)
-            self._loop.call_later(REPEAT_AFTER_S, self._write, delivery, move)
+            self._loop.call_later(REPEAT_AFTER_S, partial(self._write, delivery, move, counted_as=counted_as))
             return
         self._sender.when_roomy(delivery.settle)
 
 
 def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd | StepLost:
     """Raises `Foreign`, `Undecodable` or `PayloadTooLarge`."""
-    answer = sapparchi.decode(unpacked(message, limit_bytes), sapparchi.NodeMessage)
-    request = sapparchi.parse_request_id(answer.request_id)
+    answer = sapparchi.decode(envelope(message, limit_bytes), sapparchi.NodeMessage)
+    request = _asked(answer.request_id)
     if request is None:
         raise Foreign(f"no manager of ours made requestID {answer.request_id!r:.80}")
     task_id, step, attempt, send = request
@@ -100,6 +121,8 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
             now_ms=now_ms,
         )
     outcome, output, error = _said(status, answer.message_data)
+    if len(output) > limit_bytes:
+        raise PayloadTooLarge("messageData", len(output), limit_bytes)
     headers = message.headers
     return StepEnd(
         task_id=TaskId(task_id),
@@ -116,6 +139,32 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
         error_type=text(headers.get(sapparchi.ERROR_TYPE))[:200],
         traceback=text(headers.get(result.TRACEBACK))[-result.MAX_TRACEBACK_CHARS :],
     )
+
+
+def refused_result(message: Message, error: CanoaError, now_ms: int, *, limit_bytes: int) -> StepEnd | None:
+    """The end of the attempt that such an answer is about; None where it does not say which. Refused: the next answer
+    would be no other."""
+    said = part(message, _ids, limit_bytes=limit_bytes)
+    named = [said.request_id] if said else [message.message_id or "", message.correlation_id or ""]
+    request = next(filter(None, map(_asked, named)), None)
+    if request is None:
+        return None
+    task_id, step, attempt, send = request
+    return StepEnd(
+        task_id=TaskId(task_id),
+        step=step,
+        attempt=attempt,
+        send=send,
+        outcome=Outcome.REFUSED,
+        output=b"null",
+        now_ms=now_ms,
+        error=f"its node's answer cannot be taken: {text(str(error))}"[: result.MAX_ERROR_CHARS],
+    )
+
+
+def _asked(request_id: str) -> tuple[str, int, int, int] | None:
+    request = sapparchi.parse_request_id(request_id)
+    return request if request is not None and is_usable_id(request[0]) else None
 
 
 def _said(status: object, data: str) -> tuple[Outcome, bytes, str | None]:

@@ -14,6 +14,7 @@ from canoa.clock import SystemClock
 from canoa.execution import health
 from canoa.manager.pools import WHOLE_NODE, Pools
 from canoa.manager.silence import Signs
+from canoa.store.routed_port import AMQP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +29,7 @@ class Presence(enum.StrEnum):
     """What keeps a node out of routing, besides its health."""
 
     SILENT = "SILENT"  # no sign of life for too long
+    UNREACHABLE = "UNREACHABLE"  # it has no queue, and nothing else is sent by yet
     LEFT = "LEFT"  # it said so, or its queue has nobody who listens
 
 
@@ -40,6 +42,7 @@ class Catalogue:
         self.signs = Signs(settings.silence_s)
         self.pools = Pools(settings.breaker)
         self.known_actions: frozenset[ActionName] = frozenset()
+        self.left: dict[NodeId, None] = {}  # those without actions, the first to leave first
         self._learnt_s: dict[NodeId, float] = {}
         self._silent: frozenset[NodeId] = frozenset()
 
@@ -63,16 +66,33 @@ class Catalogue:
         self.known_actions = frozenset(action for row in self.rows.values() for action in offered(row))
         self.pools.refresh()
 
+    def drop(self, node_ids: Iterable[NodeId]) -> None:
+        """The store has them no more. What they offered is unknown from the next look at the whole on."""
+        for node_id in node_ids:
+            if node_id in self.rows:
+                self._forget(node_id)
+        self.pools.refresh()
+
     def _take(self, row: NodeRow) -> None:
         self.rows[row.node_id] = row
         self._learnt_s[row.node_id] = self.clock.monotonic_s()
         self._silent -= {row.node_id}  # the next look says what is true
-        self.pools.put(row)
+        self.left.pop(row.node_id, None)
+        if not row.actions:
+            self.left[row.node_id] = None
+        self._put_into_pools(row)
         if not self.known_actions.issuperset(offered(row)):
             self.known_actions |= offered(row)
 
+    def _put_into_pools(self, row: NodeRow) -> None:
+        if row.protocol == AMQP:
+            self.pools.put(row)
+        else:  # nothing can be sent to it yet
+            self.pools.remove(row.node_id)
+
     def _forget(self, node_id: NodeId) -> None:
         del self.rows[node_id], self._learnt_s[node_id]
+        self.left.pop(node_id, None)
         self.signs.forget(node_id)
         self.pools.remove(node_id)
 
@@ -102,7 +122,7 @@ class Catalogue:
             self.pools.remove(node_id)
         for node_id in before - silent:
             if node_id in self.rows:
-                self.pools.put(self.rows[node_id])
+                self._put_into_pools(self.rows[node_id])
         self.pools.refresh()
         return silent - before
 
@@ -128,6 +148,8 @@ class Catalogue:
         """A `Presence`, or else its `Health`."""
         if not row.actions:
             return Presence.LEFT
+        if row.protocol != AMQP:
+            return Presence.UNREACHABLE
         if row.node_id in self._silent:
             return Presence.SILENT
         return health.health(self.breakers.get((row.node_id, WHOLE_NODE)), now_ms, self.settings.breaker)
@@ -139,5 +161,5 @@ class Catalogue:
 
 
 def offered(row: NodeRow) -> frozenset[ActionName]:
-    """What it offers, or did before it left: the limits of that stay in its row."""
-    return frozenset(row.actions) | row.limits.keys()
+    """What it offers, or did before it left: the limits of that stay in its row. Nothing, where nothing can be sent."""
+    return frozenset(row.actions) | row.limits.keys() if row.protocol == AMQP else frozenset()

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from canoa.errors import Undecodable, WrongUse
-from canoa.store.routed_port import NodeRow
+from canoa.errors import PayloadTooLarge, Undecodable, WrongUse
+from canoa.manager.reading import unpacked
+from canoa.store.routed_port import AMQP, HTTP, NodeRow
 from canoa.urn import action_name
 from canoa.vocabulary import ActionName, NodeId
 from canoa.wire import sapparchi
@@ -63,14 +64,13 @@ class Claim(NamedTuple):
 
 
 def read_claim(message: Message) -> Claim | Refused:
-    size = len(message.body)
-    if size > sapparchi.MAX_REGISTRATION_BYTES:
-        return Refused(Reason.OVERSIZED, f"{size:,} bytes, of {sapparchi.MAX_REGISTRATION_BYTES:,} at most")
     try:
-        said = sapparchi.decode(message.body, Registration)
+        said = sapparchi.decode(unpacked(message, sapparchi.MAX_REGISTRATION_BYTES), Registration)
+    except PayloadTooLarge as exc:
+        return Refused(Reason.OVERSIZED, f"{exc.size_bytes:,} bytes, of {exc.limit_bytes:,} at most")
     except Undecodable as exc:
         return Refused(Reason.MALFORMED, str(exc))
-    if not (said.endpoint + said.type).isprintable():
+    if not f"{said.endpoint}{said.type}".isprintable():
         return Refused(Reason.MALFORMED, "its endpoint or type has characters that nobody can print")
     key = _key(said)
     if key is None:
@@ -85,7 +85,7 @@ def _key(said: Registration) -> str | None:
     """Its id, or its endpoint where it has none."""
     if said.node_id:
         return said.node_id if _NODE_ID.fullmatch(said.node_id) else None
-    return said.endpoint if _ENDPOINT.fullmatch(said.endpoint) else None
+    return said.endpoint if said.endpoint and _ENDPOINT.fullmatch(said.endpoint) else None
 
 
 def _actions(urns: list[str]) -> tuple[ActionName, ...]:
@@ -110,9 +110,9 @@ def _row(
         layer=said.layer,
         actions=actions,
         site=_text(headers.get(sapparchi.SITE)),
-        type=said.type,
-        endpoint=said.endpoint,
-        protocol="AMQP" if said.node_id else "HTTP",
+        type=said.type or "",
+        endpoint=said.endpoint or "",
+        protocol=AMQP if said.node_id else HTTP,
         instance=_text(headers.get(sapparchi.INSTANCE)),
         limits=_limits(headers.get(sapparchi.LIMITS), actions),
     )

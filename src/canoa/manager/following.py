@@ -147,6 +147,12 @@ class Follower:
         self._catalogue.take([msgspec.structs.replace(row, version=version) for row in rows])
         self._tell(Changed(manager=self._manager_id, version=version))
 
+    async def drop(self, rows: Sequence[NodeRow]) -> None:
+        """Out of the store, unless they changed there, and out of this copy. The others miss them at their next look at
+        the whole."""
+        gone = await self._store.drop_nodes({row.node_id: row.version for row in rows})
+        self._catalogue.drop(gone)
+
     async def note_health(self, notes: Sequence[HealthNote]) -> None:
         rows = await self._store.note_health(notes, settings=self._catalogue.settings.breaker)
         self._catalogue.take_breakers(rows)

@@ -58,7 +58,7 @@ class HealthNotes:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[HealthNote] = deque(maxlen=MAX_WAITING)
         self._unsettled: set[tuple[NodeId, str]] = set()  # of what waits or is being written
-        self._gone: set[NodeId] = set()
+        self._gone: dict[NodeId, int] = {}  # and which version of it that was
         self._is_wanted = asyncio.Event()
 
     def on_moved(self, moved: Moved, now_ms: int) -> None:
@@ -68,8 +68,9 @@ class HealthNotes:
             return
         if sign is Sign.OK:
             self._catalogue.heard(moved.node_id)
-        if moved.step_outcome == LOST:
-            self._gone.add(moved.node_id)
+        row = self._catalogue.rows.get(moved.node_id)
+        if moved.step_outcome == LOST and row is not None:
+            self._gone[moved.node_id] = row.version
         for action in (moved.action, WHOLE_NODE):
             self._post(_note(moved.node_id, action, sign, now_ms))
 
@@ -109,13 +110,23 @@ class HealthNotes:
             self._unsettled.clear()
 
     async def _write_gone(self) -> None:
-        """Whoever has no queue gets nothing more, from any manager, until it registers again."""
-        found = [self._catalogue.rows.get(node_id) for node_id in self._gone]
-        rows = [left(row, self._catalogue.now_ms()) for row in found if row is not None and row.actions]
+        """Whoever has no queue gets nothing more, from any manager, until it registers again: also if it just did."""
+        if not self._gone:
+            return
+        gone, self._gone = self._gone, {}
+        try:
+            await self._follower.read_changes()
+            await self._put_gone(gone)
+        except CanoaError:
+            self._gone = gone | self._gone
+            raise
+
+    async def _put_gone(self, gone: dict[NodeId, int]) -> None:
+        found = [self._catalogue.rows.get(node_id) for node_id in gone]
+        rows = [row for row in found if row is not None and row.actions and row.version == gone[row.node_id]]
         if rows:
             log.warning("nodes_are_gone", node_ids=[row.node_id for row in rows])
-            await self._follower.put(rows)
-        self._gone.clear()
+            await self._follower.put([left(row, self._catalogue.now_ms()) for row in rows])
 
 
 def _note(node_id: NodeId, action: str, sign: Sign, now_ms: int) -> HealthNote:

@@ -24,7 +24,6 @@ from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import now_ms
 from canoa.store.port import Accepted
 from canoa.store.routed_port import Verdict
-from canoa.wire.ids import is_usable_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,8 +109,7 @@ class Intake:
             self._loop.call_later(REPEAT_AFTER_S, self._write, delivery, begin)
 
     def _refuse(self, delivery: Delivery, error: CanoaError) -> None:
-        named = delivery.message.message_id or ""
-        request_id = named if is_usable_id(named) else ""
+        request_id = requests.readable_id(delivery.message, self._limit_bytes)
         reason = _reason(error)
         self._stats.refused(reason)
         log.warning("request_refused", request_id=request_id, why=reason, reason=str(error))

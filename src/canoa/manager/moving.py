@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from canoa.errors import CanoaError
 from canoa.logs import get_logger
 from canoa.recorder.grouping import GROUP, Grouping
+from canoa.recorder.repeating import is_lasting
 from canoa.store.routed_port import DEFAULT_SETTINGS, Paid
 
 if TYPE_CHECKING:
@@ -115,7 +116,9 @@ class Moving:
             self._moves.post(paid, partial(self._on_paid, paid))
 
     def _on_paid(self, paid: Paid, answer: Moved | CanoaError) -> None:
-        if isinstance(answer, CanoaError):
+        if isinstance(answer, CanoaError) and is_lasting(answer):
+            log.error("payment_not_kept", key=paid.key, reason=str(answer))  # it is sent once more: harmless
+        elif isinstance(answer, CanoaError):
             self._door.payments.appendleft(paid)
             log.warning("payments_wait", payments=len(self._door.payments), reason=str(answer))
         if self._door.payments and self._paying is None and not self._is_closed:

@@ -15,5 +15,5 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ack_every_s: float = 1.0  # to one node; lower answers a flood with a flood
     touch_every_s: float = 10.0  # how often signs of life are written down
     forget_after_s: float = 86_400.0  # of a node nobody has seen; its actions are unknown from then on
-    max_nodes: int = 10_000  # with actions; more are refused, since each costs every manager memory
+    max_nodes: int = 10_000  # each costs every manager memory; then those that left make room, or more are refused
     breaker: BreakerSettings = BreakerSettings()

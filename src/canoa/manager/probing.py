@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
+from canoa.broker.listeners import listeners
 from canoa.errors import CanoaError
 from canoa.logs import get_logger
-from canoa.manager.listeners import listeners
 from canoa.manager.registering import left
 
 if TYPE_CHECKING:

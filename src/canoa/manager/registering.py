@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from canoa.broker.listeners import listeners
 from canoa.errors import BrokerUnreachable, StoreFull, StoreUnreachable
 from canoa.logs import get_logger
 from canoa.manager.acknowledging import Acknowledger
 from canoa.manager.claims import Ages, Reason, Refused, is_doubtful, may_have, may_leave, read_claim
-from canoa.manager.listeners import listeners
 from canoa.manager.pacing import Pacer
 from canoa.manager.pools import DEFAULT_LIMITS
 
@@ -38,6 +39,8 @@ REPEAT_AFTER_S: Final = 1.0
 """When the store could not write."""
 SAY_EVERY_S: Final = 10.0
 """How often one kind of refusal is logged; all are counted."""
+MAKE_ROOM: Final = 100
+"""The share, one in so many, of nodes that make room together: one by one, each new node would cost a transaction."""
 
 
 class _Waiting(NamedTuple):
@@ -103,19 +106,24 @@ class Registrations:
     # --- Writing what changed -----------------------------------------------------------------------------
 
     async def _write(self) -> None:
-        await asyncio.sleep(0)  # whatever else came in this turn of the loop comes along
-        while self._waiting:
-            group, self._waiting = self._waiting, {}
-            try:
-                await self._write_group(group)
-            except (StoreUnreachable, StoreFull, BrokerUnreachable) as exc:
-                log.warning("registrations_wait", nodes=len(group), reason=str(exc))
-                self._give_back(group)
-                await asyncio.sleep(REPEAT_AFTER_S)
-            except Exception as exc:  # of one of them, or a bug of ours: neither may hold up the others
-                log.warning("registrations_written_one_by_one", nodes=len(group), reason=str(exc))
-                await self._write_one_by_one(group)
-        self._writing = None
+        try:
+            await asyncio.sleep(0)  # whatever else came in this turn of the loop comes along
+            while self._waiting:
+                group, self._waiting = self._waiting, {}
+                await self._try_to_write(group)
+        finally:
+            self._writing = None  # however it ended: the next registration starts it again
+
+    async def _try_to_write(self, group: dict[NodeId, _Waiting]) -> None:
+        try:
+            await self._write_group(group)
+        except (StoreUnreachable, StoreFull, BrokerUnreachable) as exc:
+            log.warning("registrations_wait", nodes=len(group), reason=str(exc))
+            self._give_back(group)
+            await asyncio.sleep(REPEAT_AFTER_S)
+        except Exception as exc:  # of one of them, or a bug of ours: neither may hold up the others
+            log.warning("registrations_written_one_by_one", nodes=len(group), reason=str(exc))
+            await self._write_one_by_one(group)
 
     async def _write_one_by_one(self, group: dict[NodeId, _Waiting]) -> None:
         for node_id, waiting in group.items():
@@ -128,10 +136,13 @@ class Registrations:
 
     async def _write_group(self, group: dict[NodeId, _Waiting]) -> None:
         rows: list[NodeRow] = []
+        room = await self._room_for(group)
         for node_id, waiting in list(group.items()):
             if self._is_known(waiting.claim):
                 continue  # the group before had the same
-            row = await self._row(waiting.claim)
+            row = await self._row(waiting, has_room=room > 0)
+            if row is not None and node_id not in self._catalogue.rows:
+                room -= 1
             if row is not None:
                 rows.append(row)
             else:
@@ -158,18 +169,20 @@ class Registrations:
 
     # --- What to write -------------------------------------------------------------------------------------
 
-    async def _row(self, claim: NodeRow) -> NodeRow | None:
+    async def _row(self, waiting: _Waiting, *, has_room: bool) -> NodeRow | None:
         """None: it is refused, or changes nothing."""
+        claim = waiting.claim
         known = self._catalogue.rows.get(claim.node_id)
         if not claim.actions:
             return self._left(known, claim)
-        if known is None and self._is_full():
+        if known is None and not has_room:
             self._refuse(Refused(Reason.TOO_MANY, "see the setting max_nodes", claim.node_id))
             return None
         if not await self._may_have(known, claim):
             self._refuse(
                 Refused(Reason.RIVAL, "another node lives under this id; give it one of its own", claim.node_id)
             )
+            self._acks.deny(claim, reply_to=waiting.delivery.message.reply_to)
             return None
         now_ms = self._catalogue.now_ms()
         token = known.token if known and known.token else secrets.token_hex(16)
@@ -183,9 +196,15 @@ class Registrations:
         log.info("node_left", node_id=known.node_id)
         return left(known, self._catalogue.now_ms())
 
-    def _is_full(self) -> bool:
+    async def _room_for(self, group: dict[NodeId, _Waiting]) -> int:
+        """How many new nodes there is room for, made by those that left first if need be."""
         rows, limit = self._catalogue.rows, self._catalogue.settings.max_nodes
-        return len(rows) >= limit and sum(bool(row.actions) for row in rows.values()) >= limit
+        new = sum(bool(each.claim.actions) for node_id, each in group.items() if node_id not in rows)
+        missing = len(rows) + new - limit
+        if missing > 0 and self._catalogue.left:
+            first = islice(self._catalogue.left, max(missing, limit // MAKE_ROOM))
+            await self._follower.drop([rows[node_id] for node_id in first if node_id not in group])
+        return limit - len(rows)
 
     async def _may_have(self, known: NodeRow | None, claim: NodeRow) -> bool:
         signs, now_s = self._catalogue.signs, self._catalogue.clock.monotonic_s()
@@ -201,7 +220,7 @@ class Registrations:
         node_id = waiting.claim.node_id
         waiting.delivery.settle()
         self._catalogue.heard(node_id, is_registration=True)
-        self._acks.acknowledge(node_id, reply_to=waiting.delivery.message.reply_to)
+        self._acks.acknowledge(waiting.claim, reply_to=waiting.delivery.message.reply_to)
 
     def _refuse(self, refused: Refused) -> None:
         self.refused[refused.reason] += 1

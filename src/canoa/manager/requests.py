@@ -7,7 +7,7 @@ the name under which it is registered.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,21 +17,18 @@ from canoa.execution.plan import Plan
 from canoa.execution.plan_checks import checked
 from canoa.execution.plan_inputs import sound
 from canoa.execution.plan_reading import from_actions, from_task_plan
-from canoa.manager.reading import text, unpacked
+from canoa.manager.reading import envelope, part, text
 from canoa.store.port import NewTask
 from canoa.store.routed_port import Begin
 from canoa.urn import task_name
 from canoa.vocabulary import ActionName, TaskId
 from canoa.wire import sapparchi, task, trace
 from canoa.wire.codec import ContentType
-from canoa.wire.ids import MAX_ID_CHARS, is_usable_id, made_at_s
+from canoa.wire.ids import MAX_ID_BYTES, MAX_ID_CHARS, is_usable_id, made_at_s
 from canoa.wire.nesting import json_is_too_deep
 
 if TYPE_CHECKING:
     from canoa.wire.sapparchi import TaskRequest
-
-REQUEST_MARGIN_BYTES: Final = 512 * 1024
-"""What a request may hold besides its data: a plan, and the quoting of JSON inside JSON."""
 
 MAX_AGE_MS: Final = 86_400_000
 """A request that claims to be older has its time from another clock, or in another unit."""
@@ -40,6 +37,15 @@ PLANS: Final = 256
 """How many are remembered by how they were written: whoever sends one task mostly sends many of its kind."""
 
 _plans = msgspec.json.Decoder(Plan)
+
+
+class _Identified(msgspec.Struct):
+    """The least of a request."""
+
+    id: Any = None
+
+
+_ids = msgspec.json.Decoder(_Identified)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,13 +58,21 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(message: Message, now_ms: int, *, limit_bytes: int) -> Request:
     """Raises `Undecodable`, `PayloadTooLarge` and `PlanRefused`."""
-    body = unpacked(message, 2 * limit_bytes + REQUEST_MARGIN_BYTES)
-    request = sapparchi.decode(body, sapparchi.TaskRequest)
+    request = sapparchi.decode(envelope(message, limit_bytes), sapparchi.TaskRequest)
     if not is_usable_id(request.id):
-        raise Undecodable(f"id {request.id!r:.80} is not 1 to {MAX_ID_CHARS} printable characters")
+        raise Undecodable(
+            f"id {request.id!r:.80} is not 1 to {MAX_ID_CHARS} printable characters, {MAX_ID_BYTES} bytes at most"
+        )
     plan = _plan(message, request)
     name = task_name(request.task_id) if plan is None else plan.name
     return Request(task=_task(message, request, name, now_ms, limit_bytes), plan=plan, plan_name=name)
+
+
+def readable_id(message: Message, limit_bytes: int) -> str:
+    """Of a request that cannot be read as a whole: as its body says, or its message; empty where neither does."""
+    said = part(message, _ids, limit_bytes=limit_bytes)
+    in_body = str(said.id) if said is not None and type(said.id) in (str, int) else ""
+    return next((each for each in (in_body, message.message_id or "") if is_usable_id(each)), "")
 
 
 def begin(request: Request, plan: Plan, now_ms: int) -> Begin:
@@ -106,8 +120,10 @@ def _deadline_ms(value: HeaderValue) -> int:
 def _submitted_ms(request: TaskRequest, now_ms: int) -> int:
     """By the id, or as the request says, if that can be."""
     made_s = made_at_s(TaskId(request.id))
-    claimed_ms = request.created_at if made_s is None else int(made_s * 1000)
-    return claimed_ms if now_ms - MAX_AGE_MS < claimed_ms <= now_ms else now_ms
+    claimed_ms = request.created_at if made_s is None else made_s * 1000
+    if not isinstance(claimed_ms, int | float) or not now_ms - MAX_AGE_MS < claimed_ms <= now_ms:
+        return now_ms
+    return int(claimed_ms)
 
 
 # --- Its plan -------------------------------------------------------------------------------------------

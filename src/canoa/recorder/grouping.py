@@ -10,7 +10,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable
+from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable, WrongUse
 from canoa.logs import get_logger
 from canoa.store.port import Answer, Change
 
@@ -22,6 +22,11 @@ log = get_logger(__name__)
 GROUP: Final = 500
 """Changes in one transaction. More spares little, and lets the first ones wait for the last."""
 
+TRIES: Final = 5
+"""Of a change over which the store fails, alone, in a way that it does not know: from then on it is refused, since it
+would be brought again for ever."""
+MAX_FAILING: Final = 10_000
+"""How many such changes are remembered."""
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -44,6 +49,7 @@ class Grouping(Generic[C, A]):
         self._waiting: deque[tuple[C, Callable[[A | CanoaError], None]]] = deque()
         self._whole: deque[tuple[Sequence[C], Callable[[Sequence[A] | CanoaError], None]]] = deque()
         self._writing: asyncio.Task[None] | None = None
+        self._failures: dict[str, int] = {}  # of changes that failed alone, by what they are about
 
     def post(self, change: C, on_answer: Callable[[A | CanoaError], None]) -> None:
         """Write it with the next group; `on_answer` hears the store's answer, or why it was not
@@ -76,42 +82,69 @@ class Grouping(Generic[C, A]):
     async def _write(self) -> None:
         # One turn later: whatever else happens in this turn of the loop may come along.
         await asyncio.sleep(0)
-        while self._waiting or self._whole:
-            while self._whole:
-                changes, on_answers = self._whole.popleft()
-                _tell(on_answers, await self._all_answers(changes))
-            group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
-            answers = await self._answers([change for change, _ in group]) if group else []
-            for (_, on_answer), answer in zip(group, answers, strict=True):
-                _tell(on_answer, answer)
-        self._writing = None
+        try:
+            while self._waiting or self._whole:
+                await self._write_some()
+        finally:
+            self._writing = None
+
+    async def _write_some(self) -> None:
+        while self._whole:
+            changes, on_answers = self._whole.popleft()
+            _tell(on_answers, await self._all_answers(changes))
+        group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
+        answers = await self._answers([change for change, _ in group]) if group else []
+        for (_, on_answer), answer in zip(group, answers, strict=True):
+            _tell(on_answer, answer)
 
     async def _all_answers(self, changes: Sequence[C]) -> Sequence[A] | CanoaError:
         try:
             return await self._store.apply(changes)
+        except CanoaError as exc:
+            return exc
         except Exception as exc:
-            return _named(exc)
+            log.error("changes_not_written", changes=len(changes), exc_info=exc)
+            return _unknown(exc)
 
     async def _answers(self, changes: list[C]) -> Sequence[A | CanoaError]:
         try:
-            return await self._store.apply(changes)
+            answers = await self._store.apply(changes)
         except (StoreUnreachable, StoreFull, SettingError) as exc:
             return [exc] * len(changes)
         except Exception as exc:  # of one change, or a bug of ours: neither may hold up the others
             if len(changes) == 1:
-                return [_named(exc)]
+                return [exc if isinstance(exc, CanoaError) else self._failed(changes[0], exc)]
             log.warning("group_written_one_by_one", changes=len(changes), reason=str(exc))
             return [answer for change in changes for answer in await self._answers([change])]
+        if self._failures:
+            for change in changes:
+                self._failures.pop(_about(change), None)
+        return answers
+
+    def _failed(self, change: C, exc: Exception) -> CanoaError:
+        """To be tried again, or for the last time."""
+        about = _about(change)
+        failures = self._failures.pop(about, 0) + 1
+        log.error("change_not_written", change=about, failures=failures, exc_info=exc)
+        if failures >= TRIES:
+            return WrongUse(f"the store failed {failures} times over {about}: {exc!r:.200}; see the log")
+        if len(self._failures) < MAX_FAILING:
+            self._failures[about] = failures
+        return _unknown(exc)
 
 
 class GroupWriter(Grouping[Change, Answer]):
     """What recorders write with: kept tasks and how they end."""
 
 
-def _named(exc: Exception) -> CanoaError:
-    if isinstance(exc, CanoaError):
-        return exc
-    log.error("change_not_written", exc_info=exc)
+def _about(change: object) -> str:
+    """Its kind and whose it is, the same whenever it is brought again."""
+    about = getattr(change, "task", None) or getattr(change, "letter", None) or change
+    ids = (getattr(about, each, None) for each in ("task_id", "id", "step", "key", "seq"))
+    return " ".join([type(change).__name__, *(str(each) for each in ids if each is not None)])
+
+
+def _unknown(exc: Exception) -> StoreUnreachable:
     return StoreUnreachable(f"the store failed: {exc!r:.200}")
 
 

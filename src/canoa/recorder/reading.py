@@ -15,7 +15,7 @@ from canoa.store.port import Bury, End, Letter, NewTask
 from canoa.urn import ACTION_PREFIX, action_name
 from canoa.vocabulary import ActionName, NodeId, TaskId
 from canoa.wire import result, task
-from canoa.wire.ids import MAX_ID_CHARS, is_usable_id, made_at_s, made_up_id
+from canoa.wire.ids import MAX_ID_BYTES, MAX_ID_CHARS, is_usable_id, made_at_s, made_up_id
 from canoa.wire.letter import run_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ def new_task(message: Message, now_ms: int) -> NewTask:
         raise Undecodable(f"a task to keep names no action in its type: {exc}") from exc
     known = task.read(message, action)
     if not is_usable_id(known.id):
-        raise Undecodable(f"task id {known.id!r:.80} is not 1 to {MAX_ID_CHARS} printable characters")
+        raise Undecodable(
+            f"task id {known.id!r:.80} is not 1 to {MAX_ID_CHARS} printable characters, {MAX_ID_BYTES} bytes at most"
+        )
     kept = msgspec.structs.replace(message, reply_to=topology.RESULTS, expiration_s=None, persistent=True)
     made_s = made_at_s(known.id)
     submitted_ms = now_ms if made_s is None else min(now_ms, int(made_s * 1000))

@@ -9,6 +9,7 @@ from canoa.execution.plan_writing import document
 from canoa.recorder import showing
 from canoa.recorder.routed_views import AttemptView, CatalogueEntry, NodeView, PlanView, StepView, StoryView
 from canoa.recorder.times import as_time, as_time_or_none
+from canoa.store.routed_port import AMQP
 from canoa.urn import action_urn, task_urn
 from canoa.wire.sapparchi import ActionLimits
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 HERE: Final = "here"
 SILENT: Final = "silent"
+UNREACHABLE: Final = "unreachable"
 LEFT: Final = "left"
 
 # --- Tasks ----------------------------------------------------------------------------------------------
@@ -128,6 +130,8 @@ def nodes(
 def _state(row: NodeRow, now_ms: int, silent_after_s: float) -> str:
     if not row.actions:
         return LEFT
+    if row.protocol != AMQP:
+        return UNREACHABLE
     return SILENT if now_ms - row.seen_ms > silent_after_s * 1000 else HERE
 
 

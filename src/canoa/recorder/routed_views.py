@@ -101,8 +101,9 @@ class Registered:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
-    """`state`: `here`, `silent` (no sign of life for too long: it gets no work) or `left`. `health`: OK, WARNING, DOWN
-    or RECOVERING; `action_health`: where one of its actions is not OK. `queued`: steps that are out at it."""
+    """`state`: `here`, `silent` (no sign of life for too long: it gets no work), `unreachable` (it has an endpoint and
+    no queue, and managers send by queues) or `left`. `health`: OK, WARNING, DOWN or RECOVERING; `action_health`: where
+    one of its actions is not OK. `queued`: steps that are out at it."""
 
     id: str
     layer: str

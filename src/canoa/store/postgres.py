@@ -107,6 +107,9 @@ class PostgresStore(RoutedReads):
     async def forget_nodes(self, *, seen_before_ms: int) -> list[NodeId]:
         return await self._link.write(partial(postgres_catalogue.forget_nodes, seen_before_ms=seen_before_ms))
 
+    async def drop_nodes(self, versions: Mapping[NodeId, int]) -> list[NodeId]:
+        return await self._link.write(partial(postgres_catalogue.drop_nodes, versions=versions))
+
     async def note_health(
         self, notes: Sequence[HealthNote], *, settings: BreakerSettings = DEFAULT_BREAKERS
     ) -> list[BreakerRow]:

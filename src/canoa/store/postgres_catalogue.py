@@ -57,6 +57,12 @@ _DELETE_BREAKERS: Final = f"DELETE FROM breakers WHERE {_IS_ONE_OF}"
 _LOCK_BREAKERS: Final = "LOCK TABLE breakers IN SHARE ROW EXCLUSIVE MODE"
 
 
+_DROP_NODES: Final = """
+DELETE FROM nodes USING unnest($1::text[], $2::bigint[]) AS known (node_id, version)
+WHERE nodes.node_id = known.node_id AND nodes.version <= known.version RETURNING nodes.node_id
+"""
+
+
 async def put_plan(connection: Connection, plan: Plan, *, now_ms: int) -> bool:
     doc = encode_plan(plan)
     id_, name = plan_id(doc), plain(plan.name)
@@ -81,6 +87,13 @@ async def touch_nodes(connection: Connection, seen_ms: Mapping[NodeId, int]) -> 
 
 async def forget_nodes(connection: Connection, *, seen_before_ms: int) -> list[NodeId]:
     gone = await connection.fetch("DELETE FROM nodes WHERE seen_ms < $1 RETURNING node_id", seen_before_ms)
+    ids = sorted(node_id for (node_id,) in gone)
+    await connection.execute("DELETE FROM breakers WHERE node_id = ANY($1::text[])", ids)
+    return [NodeId(node_id) for node_id in ids]
+
+
+async def drop_nodes(connection: Connection, *, versions: Mapping[NodeId, int]) -> list[NodeId]:
+    gone = await connection.fetch(_DROP_NODES, *columns_of(list(versions.items())))
     ids = sorted(node_id for (node_id,) in gone)
     await connection.execute("DELETE FROM breakers WHERE node_id = ANY($1::text[])", ids)
     return [NodeId(node_id) for node_id in ids]

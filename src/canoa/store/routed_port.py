@@ -208,6 +208,10 @@ class Route(Protocol):
 # --- Nodes and their health ------------------------------------------------------------------------------
 
 
+AMQP: Final = "AMQP"
+HTTP: Final = "HTTP"  # an endpoint and no queue: it is known, and nothing can be sent to it yet
+
+
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node_id: NodeId
     layer: Layer
@@ -215,7 +219,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     site: str = ""
     type: str = ""
     endpoint: str = ""
-    protocol: str = "AMQP"
+    protocol: str = AMQP
     instance: str = ""
     token: str = ""
     fingerprint: str = ""
@@ -295,6 +299,9 @@ class RoutedStore(Protocol):
 
     async def forget_nodes(self, *, seen_before_ms: int) -> list[NodeId]:
         """Remove those nobody has seen since."""
+
+    async def drop_nodes(self, versions: Mapping[NodeId, int]) -> list[NodeId]:
+        """Remove those that did not change after that version; gives them."""
 
     async def note_health(
         self, notes: Sequence[HealthNote], *, settings: BreakerSettings = DEFAULT_BREAKERS

@@ -67,6 +67,13 @@ def forget_nodes(connection: sqlite3.Connection, *, seen_before_ms: int) -> list
     return [NodeId(node_id) for node_id in ids]
 
 
+def drop_nodes(connection: sqlite3.Connection, *, versions: Mapping[NodeId, int]) -> list[NodeId]:
+    statement = "DELETE FROM nodes WHERE node_id = ? AND version <= ?"
+    ids = sorted(each for each, version in versions.items() if connection.execute(statement, (each, version)).rowcount)
+    connection.executemany("DELETE FROM breakers WHERE node_id = ?", [(node_id,) for node_id in ids])
+    return ids
+
+
 def note_health(
     connection: sqlite3.Connection, notes: Sequence[HealthNote], *, settings: BreakerSettings
 ) -> list[BreakerRow]:

@@ -15,6 +15,9 @@ from canoa.vocabulary import TaskId
 MAX_ID_CHARS: Final = 128
 """Of ids that others choose, for whoever keeps, shows or asks for a task."""
 
+MAX_ID_BYTES: Final = 200
+"""As UTF-8: with a step, an attempt and a send behind it, it still fits into the 255 bytes of an AMQP property."""
+
 
 def new_task_id() -> TaskId:
     """48 bits of milliseconds, then 74 random ones. From the system's source, so that a forked child differs."""
@@ -42,7 +45,9 @@ def made_at_s(task_id: TaskId) -> float | None:
 
 def is_usable_id(text: str) -> bool:
     """Whether a task with this id can be kept, shown and asked for."""
-    return 0 < len(text) <= MAX_ID_CHARS and text.isprintable()
+    if not 0 < len(text) <= MAX_ID_CHARS or not text.isprintable():
+        return False
+    return text.isascii() or len(text.encode()) <= MAX_ID_BYTES
 
 
 def made_up_id(origin: str, body: bytes) -> TaskId:

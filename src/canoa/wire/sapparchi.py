@@ -27,7 +27,7 @@ MAX_PLAN_BYTES: Final = 64 * 1024
 """Headers must fit into one frame. A larger plan is registered first, and then run by its name."""
 
 STATUS: Final = "canoa-status"  # of a result: an `Outcome`, or `RETURNED`
-RETURNED: Final = "returned"  # it did not start: the node leaves, and somebody else may have it
+RETURNED: Final = "returned"  # it did not start: the node leaves, or does not offer it; somebody else may have it
 ENDED: Final = "canoa-ended"  # epoch milliseconds, by the node's clock; `result.STARTED` beside it
 ERROR_TYPE: Final = "canoa-error-type"
 NO_RETRY: Final = "canoa-no-retry"  # true: the action said that another attempt is pointless
@@ -39,6 +39,8 @@ LIMITS: Final = "canoa-limits"  # JSON object, URN to `ActionLimits`
 LOAD: Final = "canoa-load"  # attempts that run, as a share of those that may
 VERSION: Final = "canoa-version"
 
+TAKEN: Final = "canoa-taken"  # of an acknowledgement to one `INSTANCE`: true: another live node has its id
+
 # --- Bodies -------------------------------------------------------------------------------------------
 
 MAX_NODE_ID_CHARS: Final = 128
@@ -46,17 +48,19 @@ MAX_ACTIONS: Final = 2_000
 MAX_REGISTRATION_BYTES: Final = 256 * 1024
 
 _ShortText = Annotated[str, msgspec.Meta(max_length=512)]
+_Unused = int | float | str | None
+"""Of what others write and Canoa can do without: no reason to refuse the rest."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A node says what it is and what it offers. No actions: it leaves."""
 
-    node_id: Annotated[str, msgspec.Meta(max_length=MAX_NODE_ID_CHARS)] = ""
-    endpoint: _ShortText = ""
+    node_id: Annotated[str, msgspec.Meta(max_length=MAX_NODE_ID_CHARS)] | None = ""
+    endpoint: _ShortText | None = ""
     layer: Layer = Layer.CLOUD
-    type: _ShortText = ""
+    type: _ShortText | None = ""
     actions: Annotated[list[_ShortText], msgspec.Meta(max_length=MAX_ACTIONS)] = []
-    force_register: bool = False
+    force_register: bool | None = False
 
 
 class RegistrationAck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -94,8 +98,8 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     task_id: str = ""
     target_actions: list[str] = []
     message_data: str = "{}"
-    created_at: int = 0
-    processing_time: int = 0
+    created_at: _Unused = 0  # epoch milliseconds; anything else is as good as nothing
+    processing_time: _Unused = 0
     task_plan: list[PlannedStep] | None = None
 
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from canoa.broker import topology
+from canoa.broker.listeners import listeners
 from canoa.broker.port import HeaderValue, Message, Publication
-from canoa.errors import CanoaError, Undecodable
+from canoa.errors import CanoaError, NodeIdTaken, Undecodable
 from canoa.execution.policy import Policy
 from canoa.logs import get_logger
 from canoa.urn import action_urn
@@ -28,7 +29,7 @@ from canoa.worker import registration
 from canoa.worker.registration import State, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from canoa.broker.port import Broker, Consumer, Delivery, OnDelivery, PublishOutcome
     from canoa.worker.health_page import HealthPage
@@ -50,7 +51,10 @@ MADE_UP_EXPIRES_S: Final = 120.0
 """How long the queue of a node with a made-up name outlives it. Longer bridges longer cuts, and keeps work longer from
 other nodes where this one was killed."""
 
-UNANSWERED_REMEDY: Final = "the manager's log says why, such as another live node with this id"
+PREDECESSOR_WITHIN_S: Final = 25.0
+"""A lost machine's consumer stays until the broker misses two heartbeats of its link, ten seconds each."""
+
+UNANSWERED_REMEDY: Final = "the manager's log says why"
 
 MAX_LIMITS_BYTES: Final = 64 * 1024
 """Of a header that must fit into one frame, with room for others."""
@@ -79,12 +83,15 @@ class Node:
         self._load = load
         self._page = page
         self._urns = [action_urn(name) for name in identity.policies]
-        self._fixed_headers = _fixed_headers(identity)
+        self._instance = os.urandom(8).hex()
+        self._heartbeats = topology.heartbeat_queue_name(identity.node_id, self._instance)
+        self._fixed_headers = _fixed_headers(identity, self._instance)
         self._hearing: Consumer | None = None
         self._view = View()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._is_leaving = False
+        self._is_taken = asyncio.Event()
 
     @property
     def state(self) -> State:
@@ -92,15 +99,29 @@ class Node:
 
     # --- Joining --------------------------------------------------------------------------------------
 
+    async def wait_free(self) -> None:
+        """Return once nobody listens under this id. Raises `NodeIdTaken` where somebody goes on doing so: two that
+        share a queue take each other's work."""
+        node_id = self._identity.node_id
+        if self._identity.is_made_up or not await listeners(self._broker, node_id):
+            return
+        log.warning("node_id_in_use", node_id=node_id, waits_s=PREDECESSOR_WITHIN_S)
+        try:
+            async with asyncio.timeout(PREDECESSOR_WITHIN_S):
+                while await listeners(self._broker, node_id):  # noqa: ASYNC110  # the broker tells nobody
+                    await asyncio.sleep(LOOK_AGAIN_S)
+        except TimeoutError:
+            log.error("node_id_taken", node_id=node_id)
+            raise NodeIdTaken(node_id) from None
+
     async def join(self, on_message: OnDelivery, *, prefetch: int) -> None:
         """Return once managers can reach it. Raises what the broker refuses."""
         identity = self._identity
-        heartbeats = topology.heartbeat_queue(identity.node_id)
         self._hearing = await self._broker.consume(
-            topology.heartbeat_queue_name(identity.node_id),
+            self._heartbeats,
             self._on_word,
             prefetch=100,
-            topology=heartbeats,
+            topology=topology.heartbeat_queue(identity.node_id, self._instance),
             on_recovered=self._on_recovered,
         )
         expires_s = MADE_UP_EXPIRES_S if identity.is_made_up else None
@@ -118,7 +139,12 @@ class Node:
         """What runs as long as the node does; one that raises makes it deaf."""
         assert self._hearing is not None
         polls = [] if self._page is None else [self._poll(self._page)]
-        return [self._hearing.wait_ended(), self.consumer.wait_ended(), *polls]
+        return [self._hearing.wait_ended(), self.consumer.wait_ended(), self._end_if_taken(), *polls]
+
+    async def _end_if_taken(self) -> None:
+        await self._is_taken.wait()
+        await self._take_nothing_more()
+        raise NodeIdTaken(self._identity.node_id)
 
     # --- Hearing --------------------------------------------------------------------------------------
 
@@ -129,7 +155,7 @@ class Node:
             if delivery.exchange == topology.MANAGER_AVAILABLE:
                 self._on_heartbeat(sapparchi.decode(delivery.message.body, Heartbeat))
             else:
-                self._on_ack(sapparchi.decode(delivery.message.body, RegistrationAck))
+                self._on_ack(sapparchi.decode(delivery.message.body, RegistrationAck), delivery.message.headers)
         except Undecodable as exc:
             log.debug("word_not_understood", exchange=delivery.exchange, key=delivery.key, reason=str(exc))
 
@@ -137,14 +163,25 @@ class Node:
         if heartbeat.available:
             self._feed(registration.Heard(heartbeat.ts, heartbeat.force_register))
 
-    def _on_ack(self, ack: RegistrationAck) -> None:
-        if ack.node_id != self._identity.node_id:
+    def _on_ack(self, ack: RegistrationAck, headers: Mapping[str, HeaderValue]) -> None:
+        """A manager of ours says whose registration it means: another one may claim this id."""
+        if ack.node_id != self._identity.node_id or headers.get(sapparchi.INSTANCE, self._instance) != self._instance:
+            return
+        if headers.get(sapparchi.TAKEN) is True:
+            self._on_taken()
             return
         if self.state is not State.REGISTERED:
             log.info("node_registered", node_id=ack.node_id, actions=len(ack.actions))
         if missing := sorted(set(self._urns) - set(ack.actions)):
             log.warning("actions_not_accepted", node_id=ack.node_id, actions=missing[:10])
         self._feed(registration.Acknowledged())
+
+    def _on_taken(self) -> None:
+        if not self._is_taken.is_set():
+            log.error("node_id_taken", node_id=self._identity.node_id)
+            self._is_taken.set()
+            self._is_leaving = True
+            self._set_timer(None)
 
     async def _poll(self, page: HealthPage) -> None:
         while True:
@@ -178,7 +215,7 @@ class Node:
             body=sapparchi.encode(said),
             content_type=ContentType.JSON.value,
             headers={**self._fixed_headers, sapparchi.LOAD: round(self._load(), 3)},
-            reply_to=topology.heartbeat_queue_name(identity.node_id),  # all nodes share the published key
+            reply_to=self._heartbeats,  # all nodes share the published key
             expiration_s=REGISTRATION_TTL_S,
         )
         return Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.NODES_REGISTER, mandatory=False)
@@ -194,10 +231,16 @@ class Node:
                 await self._broker.publish(self._publication([], is_forced=True))
 
     async def take_the_rest(self) -> None:
-        """Return once the queue is empty, or not in time: what is in it is being given back meanwhile."""
+        """Return once the queue is empty, or not in time: what is in it is being given back meanwhile. It is not ours
+        to empty where another node has the id."""
+        if self._is_taken.is_set():
+            return
         with suppress(CanoaError, TimeoutError):
             async with asyncio.timeout(EMPTY_WITHIN_S):
                 await self._wait_empty()
+        await self._take_nothing_more()
+
+    async def _take_nothing_more(self) -> None:
         with suppress(CanoaError, TimeoutError):
             async with asyncio.timeout(LEAVE_WITHIN_S):
                 await self.consumer.cancel()
@@ -219,9 +262,9 @@ class Node:
                     await self._broker.delete_queue(self.queue)
 
 
-def _fixed_headers(identity: Identity) -> dict[str, HeaderValue]:
+def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
     headers: dict[str, HeaderValue] = {
-        sapparchi.INSTANCE: os.urandom(8).hex(),
+        sapparchi.INSTANCE: instance,
         sapparchi.VERSION: version("canoa"),
     }
     if identity.site:

@@ -37,6 +37,10 @@ class _Half(msgspec.Struct):
     request_id: str = msgspec.field(name="requestID", default="")
 
 
+class NotOffered(WrongUse):
+    """The action is another node's: whoever sent it can send it there."""
+
+
 class Unicast:
     def __init__(
         self,
@@ -70,7 +74,7 @@ class Unicast:
         offer = self._offers.get(request.action_to.removeprefix(ACTION_PREFIX))
         if offer is None:
             name = action_name(request.action_to)
-            raise WrongUse(f"this node does not offer {name}; it offers {', '.join(self._offers)}"[:500])
+            raise NotOffered(f"this node does not offer {name}; it offers {', '.join(self._offers)}"[:500])
         return offer
 
     def _refuse(self, delivery: Delivery, body: bytes, why: Exception) -> None:
@@ -82,7 +86,8 @@ class Unicast:
             self._settler.done(delivery)
             return
         what = result.failure(str(why), error_type=type(why).__name__)
-        self._answerer.answer(request, delivery, failure(Outcome.REFUSED, what))
+        status = sapparchi.RETURNED if isinstance(why, NotOffered) else Outcome.REFUSED
+        self._answerer.answer(request, delivery, failure(status, what))
 
 
 def _half_read(body: bytes) -> NodeMessage:

@@ -167,14 +167,16 @@ class Worker:
     # --- Starting ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Return once every action can be called. Raises what the broker refuses, and `SettingError` for limits over
-        all workers that there is no store for."""
+        """Return once every action can be called. Raises what the broker refuses, `NodeIdTaken`, and `SettingError` for
+        limits over all workers that there is no store for."""
         telemetry.look()
         try:
             shared = await self._limits.open()
             self._gate = Gate(self._runner, self.node_id, shared=shared, room=self.settings.concurrency)
             await self._broker.open()
             await self._broker.declare(*topology.shared())
+            if self._joined is not None:
+                await self._joined.node.wait_free()
             for offer in self._offers:
                 await self._consume(offer)
             await self._listen_for_cancels()

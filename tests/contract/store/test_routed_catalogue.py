@@ -138,6 +138,17 @@ async def test_a_sign_of_life_is_no_change(store: FullStore) -> None:
     ]
 
 
+async def test_nodes_are_dropped_with_their_health_unless_they_changed(store: FullStore) -> None:
+    await store.put_nodes([node("gw-7"), node("gw-8")])
+    await store.note_health([note(Sign.FAILED), note(Sign.FAILED, node_id=GW8)])
+    await store.put_nodes([node("gw-8")])
+
+    assert await store.drop_nodes({GW7: 2, GW8: 2, NodeId("nobody"): 2}) == ["gw-7"]
+
+    assert [each.node_id for each in await store.nodes()] == ["gw-8"]
+    assert [each.node_id for each in await store.breakers()] == ["gw-8"]
+
+
 async def test_nodes_that_nobody_has_seen_are_forgotten_with_their_health(store: FullStore) -> None:
     await store.put_nodes([node("gw-7"), node("gw-8", seen_ms=NOW_MS + 100)])
     await store.note_health([note(Sign.FAILED), note(Sign.FAILED, node_id=GW8)])

@@ -67,6 +67,26 @@ async def test_a_request_that_cannot_run_is_refused_with_its_reason(
     await _still_works(memory_site)
 
 
+@pytest.mark.parametrize(
+    ("body", "request_id"),
+    [
+        (_request(id="order-7", target_actions=7), "order-7"),
+        (_request(id="order-7", message_data={"k": 1}), "order-7"),
+        (_request(id="order-7", message_data='"' + "x" * 3_000_000 + '"'), "order-7"),
+        (_request(id=7), "7"),
+    ],
+)
+async def test_a_refused_request_of_another_make_is_named_as_its_body_says(
+    memory_site: Site, body: bytes, request_id: str
+) -> None:
+    await memory_site.start_manager()
+
+    await memory_site.publish(body, message_id="")
+
+    assert (await memory_site.failure(request_id))[0] == "refused"
+    assert (await memory_site.final(request_id))["id"] == request_id
+
+
 async def test_an_action_that_nobody_ever_offered_is_refused_at_once(site: Site) -> None:
     manager = await site.start_manager()
     await site.start_node("gw-1", manager, double=lambda value: 2 * value)
@@ -83,7 +103,7 @@ async def test_a_plan_in_a_header_that_is_none_is_refused(memory_site: Site) -> 
 
     values: list[HeaderValue] = ["{", 7, '{"name": "x", "steps": []}', "[" * 3000]
     for number, value in enumerate(values):
-        await memory_site.publish(_request(), message_id=f"bad-{number}", headers={sapparchi.PLAN: value})
+        await memory_site.publish(_request(id=f"bad-{number}"), message_id="", headers={sapparchi.PLAN: value})
         assert (await memory_site.failure(f"bad-{number}"))[0] == "refused"
 
 
@@ -135,6 +155,26 @@ async def test_an_answer_that_is_no_json_fails_the_attempt_and_it_is_tried_again
     await eventually(lambda: len(slow.received) == 2)
     rows = await steps_of(manager, task_id)
     assert "cannot be read" in (rows["other"].attempts[0].error or "")
+
+
+async def test_a_result_of_almost_the_limit_comes_through_however_long_its_quotes_make_it(memory_site: Site) -> None:
+    manager = await memory_site.start_manager()
+    quotes = '"' * 500_000  # a megabyte as JSON, and two inside of JSON
+    await memory_site.start_node("gw-1", manager, shout=lambda _: quotes)
+
+    assert await memory_site.result(await memory_site.request("shout")) == quotes
+
+
+@pytest.mark.parametrize("size", [1_100_000, 4_000_000])
+async def test_a_result_over_the_limit_ends_its_task_and_says_why(memory_site: Site, size: int) -> None:
+    manager = await memory_site.start_manager()
+    await memory_site.start_node("gw-1", manager, shout=lambda _: "x" * size)
+
+    outcome, error = await memory_site.failure(await memory_site.request("shout"))
+
+    assert outcome == "refused"
+    assert "over the limit of 1,048,576" in error or "over the limit of 2,621,440" in error
+    assert manager.manager.figures.stats.step_results == {"malformed": 1}
 
 
 async def _never(_: Any) -> None:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.dispatch.site import eventually, steps_of
+from tests.integration.pool.pool import sample
 
-from canoa import TaskCancelled
+from canoa import Canoa, TaskCancelled
+from canoa.errors import NodeIdTaken
 from canoa.vocabulary import TaskId
+from canoa.worker.node import Node
 from canoa.worker.worker import WorkerSettings
 
 if TYPE_CHECKING:
@@ -98,6 +101,37 @@ async def test_what_a_leaving_worker_has_not_started_goes_to_another_and_is_no_a
                 (1, "staying", "ok"),
             ]
     await site.app.aclose()
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize("site", ["rabbitmq-sqlite"], indirect=True)  # two apps share it
+async def test_of_two_workers_that_take_one_id_in_one_moment_the_first_has_it_and_no_task_suffers(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @site.app.action(timeout=5, retry=0)
+    async def double(number: int) -> int:
+        return 2 * number
+
+    other = Canoa("other", broker=site.app.settings.broker)
+    other.action(name="paint")(lambda: None)
+    named = WorkerSettings(node_id="gw-7", drain_s=1)
+    manager = await site.start_manager()
+    async with site.app.worker_with(named) as first:
+        await manager.manager.wait_known(site.app.actions, within_s=10)
+        monkeypatch.setattr(Node, "wait_free", _looked_before)
+        async with other.worker_with(named) as second:
+            handles = [await double.using(dispatch="routed").submit(number) for number in range(20)]
+
+            with pytest.raises(NodeIdTaken):
+                await asyncio.wait_for(second.wait_failed(), 10)
+            assert [await handle.result(10) for handle in handles] == [2 * number for number in range(20)]
+        assert await double.using(dispatch="routed").call(21) == 42
+        assert sample(first, "canoa_node_registered") == 1
+    await site.app.aclose()
+
+
+async def _looked_before(_: Node) -> None:
+    """And the first one listened only then."""
 
 
 async def _runs_elsewhere(manager: Hosted, task_id: str) -> bool:

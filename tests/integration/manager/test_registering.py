@@ -22,7 +22,7 @@ from canoa.wire import sapparchi
 if TYPE_CHECKING:
     from tests.integration.manager.town import Town
 
-    from canoa.broker.port import Delivery
+    from canoa.broker.port import Delivery, OnDelivery
     from canoa.manager.nodes import Nodes
 
 GW = NodeId("gw-7")
@@ -101,11 +101,11 @@ async def test_a_node_that_says_goodbye_gets_no_more_work(town: Town) -> None:
 
 async def test_a_worker_is_acknowledged_in_its_own_queue_and_no_other_node_hears_it(town: Town) -> None:
     await town.start_manager()
-    own = topology.heartbeat_queue_name(GW)
+    own = topology.heartbeat_queue_name(GW, "i1")
     heard: list[Delivery] = []
     await town.broker.consume(own, heard.append, prefetch=10, topology=[Queue(name=own, expires_s=60)])
 
-    await town.publish(replace(registration(), reply_to=own), replace(registration("thief"), reply_to=own))
+    await town.publish(replace(registration(instance="i1"), reply_to=own), replace(registration("thief"), reply_to=own))
     await town.until(lambda: town.acks("thief") and heard)
 
     assert town.acks() == []
@@ -218,6 +218,45 @@ async def test_more_nodes_than_a_manager_can_keep_are_refused(memory_town: Town)
     assert len(await town.store.nodes()) == 2
 
 
+async def test_many_new_nodes_at_once_do_not_pass_the_limit(memory_town: Town) -> None:
+    manager = await memory_town.start_manager(NodeSettings(max_nodes=10))
+
+    await memory_town.publish(*(registration(f"n{number}") for number in range(50)))
+    await memory_town.until(lambda: manager.registrations.taken == 50 and len(manager.catalogue.rows) == 10)
+
+    assert manager.registrations.refused == {Reason.TOO_MANY: 40}
+    assert len(await memory_town.store.nodes()) == 10
+
+
+async def test_nodes_that_left_first_make_room_for_new_ones(memory_town: Town) -> None:
+    town = memory_town
+    manager = await town.start_manager(NodeSettings(max_nodes=3, ack_every_s=0.01))
+    for name, actions in (("a", [RESIZE_URN]), ("b", [RESIZE_URN]), ("c", [RESIZE_URN]), ("b", []), ("a", [])):
+        await town.register(name, instance="i", actions=actions)
+        await town.until(lambda name=name, actions=actions: offers(manager, name) == len(actions))  # type: ignore[misc]
+
+    await town.register("d")
+    await town.until(lambda: town.acks("d"))
+
+    assert {row.node_id for row in await town.store.nodes()} == set(manager.catalogue.rows) == {"a", "c", "d"}
+
+
+def offers(manager: Nodes, name: str) -> int | None:
+    row = manager.catalogue.rows.get(NodeId(name))
+    return None if row is None else len(row.actions)
+
+
+async def test_a_node_without_a_queue_is_known_and_gets_no_work(memory_town: Town) -> None:
+    manager = await memory_town.start_manager()
+
+    await memory_town.register("", endpoint="http://10.0.0.9")
+    await memory_town.until(lambda: memory_town.acks("http://10.0.0.9"))
+
+    assert chosen(manager) is None
+    assert not manager.router.is_known(RESIZE)
+    assert manager.catalogue.counted() == {("FOG", "UNREACHABLE"): 1}
+
+
 # --- One id, two nodes ---------------------------------------------------------------------------------------
 
 
@@ -235,6 +274,30 @@ async def test_a_second_live_worker_cannot_take_an_id(town: Town) -> None:
     assert row is not None
     assert (row.instance, row.actions) == ("first", (RESIZE,))
     assert manager.registrations.refused == {Reason.RIVAL: 1}
+
+
+async def test_a_second_live_worker_is_told_that_its_id_is_taken_and_the_first_hears_nothing_of_it(town: Town) -> None:
+    await town.start_manager()
+    heard: dict[str, list[Message]] = {"first": [], "second": []}
+    for instance, inbox in heard.items():
+        own = topology.heartbeat_queue_name(GW, instance)
+        await town.broker.consume(own, _keeper(inbox), prefetch=10, topology=[Queue(name=own, expires_s=60)])
+        await town.listen(GW)
+        await town.publish(replace(registration(instance=instance), reply_to=own))
+        await town.until(inbox.__len__)
+
+    [kept], [told] = heard["first"], heard["second"]
+    assert kept.headers == {sapparchi.INSTANCE: "first"}
+    assert told.headers == {sapparchi.INSTANCE: "second", sapparchi.TAKEN: True}
+    assert json.loads(told.body) == {"token": "", "nodeId": GW, "actions": []}
+
+
+def _keeper(inbox: list[Message]) -> OnDelivery:
+    def keep(delivery: Delivery) -> None:
+        delivery.settle()
+        inbox.append(delivery.message)
+
+    return keep
 
 
 async def test_a_second_live_endpoint_cannot_take_a_foreign_nodes_id(town: Town) -> None:

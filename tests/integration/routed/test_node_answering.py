@@ -234,7 +234,6 @@ async def test_its_span_joins_the_trace_that_its_manager_sent(
 @pytest.mark.parametrize(
     ("action", "data", "headers", "error"),
     [
-        ("shop.nowhere", {}, {}, "this node does not offer shop.nowhere; it offers shop.double"),
         ("shop.double", {"number": "x"}, {}, "Expected `int`"),
         ("shop.double", {"number": 1}, {task.ATTEMPT: "soon"}, "header canoa-attempt is 'soon'"),
         ("no name", {}, {}, "is not an action's name"),
@@ -258,6 +257,17 @@ async def test_what_cannot_run_is_answered_as_refused(
 
     assert (answered.request_id, answered.status) == (request_id, "refused")
     assert error in answered.value["error"]
+
+
+async def test_an_action_of_another_node_is_given_back(memory_app: Canoa, memory_manager: BareManager) -> None:
+    memory_app.action(name="one")(lambda: 1)
+
+    async with memory_app.worker_with(NAMED):
+        request_id = await memory_manager.send("shop.nowhere")
+        answered = await memory_manager.answer()
+
+    assert (answered.request_id, answered.status) == (request_id, "returned")
+    assert answered.value == {"error": "this node does not offer shop.nowhere; it offers shop.one"}
 
 
 @pytest.mark.parametrize(

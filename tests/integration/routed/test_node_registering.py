@@ -113,13 +113,14 @@ async def test_leaving_is_said_and_a_made_up_name_leaves_no_queue(app: Canoa, ma
     offering_one(app)
 
     async with app.worker() as worker:
-        await manager.registration()
+        said = await manager.registration()
         node_id = worker.node_id
+        instance = str(said.headers[sapparchi.INSTANCE])
 
     left = await manager.registration()
     assert (left.body.node_id, left.body.actions, left.body.force_register) == (node_id, [], True)
     await until_gone(manager.broker, topology.node_queue_name(node_id))
-    await until_gone(manager.broker, topology.heartbeat_queue_name(node_id))
+    await until_gone(manager.broker, topology.heartbeat_queue_name(node_id, instance))
 
 
 async def test_a_node_with_a_name_keeps_its_queue(app: Canoa, manager: BareManager) -> None:

@@ -10,7 +10,7 @@ import pytest
 from canoa.broker.port import Message
 from canoa.errors import PayloadTooLarge, Undecodable
 from canoa.execution.outcome import Outcome
-from canoa.manager.answers import Foreign, step_result
+from canoa.manager.answers import Foreign, refused_result, step_result
 from canoa.store.routed_port import StepEnd, StepLost
 from canoa.wire import result, sapparchi
 
@@ -75,7 +75,7 @@ def test_no_clock_of_another_machine_makes_it_happen_in_the_future() -> None:
     assert (move.started_ms, move.ended_ms) == (NOW_MS - 5, NOW_MS)
 
 
-@pytest.mark.parametrize("request_id", ["", "mine", "a.b.c.d", "t.1.2", ".1.2.3", "t.1.2.99999999999"])
+@pytest.mark.parametrize("request_id", ["", "mine", "a.b.c.d", "t.1.2", ".1.2.3", "t.1.2.99999999999", "nul\x00.0.1.1"])
 def test_what_nobody_asked_is_foreign(request_id: str) -> None:
     with pytest.raises(Foreign):
         read(request_id=request_id)
@@ -101,6 +101,47 @@ def test_a_body_that_is_no_message_is_malformed(body: bytes) -> None:
         step_result(Message(body=body), NOW_MS, limit_bytes=10_000)
 
 
-def test_one_that_is_too_large_is_not_read() -> None:
+def test_the_limit_is_of_the_data_and_not_of_its_quoting() -> None:
+    most = msgspec.json.encode("x" * 998).decode()
+
+    assert ended(most).output == most.encode()
     with pytest.raises(PayloadTooLarge):
-        read(msgspec.json.encode("x" * 1000).decode())
+        read(msgspec.json.encode("x" * 999).decode())
+
+
+# --- What cannot be taken ----------------------------------------------------------------------------------
+
+
+def refused(body: bytes, **said: Any) -> StepEnd | None:
+    return refused_result(Message(body=body, **said), Undecodable("no good"), NOW_MS, limit_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"requestID": "order.7.0.2.3"}', {}),
+        (b'{"requestID": "order.7.0.2.3", "messageData": {"not": "text"}}', {}),
+        (b'{"messageData": "' + b"x" * 1_000_000 + b'", "requestID": "order.7.0.2.3"}', {}),
+        (b'{"requestID": "order.7.0.2.3"}', {"content_encoding": "UTF-8"}),
+        (b"{", {"message_id": "order.7.0.2.3"}),
+        (b"no gzip", {"content_encoding": "gzip", "correlation_id": "order.7.0.2.3"}),
+    ],
+)
+def test_whatever_names_its_request_ends_that_attempt_and_says_why(body: bytes, said: dict[str, Any]) -> None:
+    move = refused(body, **said)
+
+    assert move is not None
+    assert (move.task_id, move.step, move.attempt, move.send) == ("order.7", 0, 2, 3)
+    assert move.outcome is Outcome.REFUSED
+    assert "no good" in (move.error or "")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"requestID": "mine"}', b'{"requestID": "nul\\u0000.0.1.1"}', b"[" * 5000]
+)
+def test_what_names_no_request_of_ours_ends_nothing(body: bytes) -> None:
+    assert refused(body) is None
+
+
+def test_a_body_counts_before_the_message_that_carries_it() -> None:
+    assert refused(b'{"requestID": "mine"}', message_id="order.7.0.2.3") is None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -68,6 +69,23 @@ def test_a_node_without_id_is_known_by_its_endpoint() -> None:
 )
 def test_what_cannot_be_a_registration_is_refused_with_its_reason(message: Message, reason: Reason) -> None:
     assert refusal(message) is reason
+
+
+@pytest.mark.parametrize("said", [{"type": None}, {"endpoint": None}, {"forceRegister": None}])
+def test_what_canoa_can_do_without_may_be_nothing(said: dict[str, Any]) -> None:
+    assert claimed(**said).node_id == "gw-7"
+
+
+def test_a_node_may_say_outright_that_it_has_no_id() -> None:
+    assert claimed(None, endpoint="http://10.0.0.9").protocol == "HTTP"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF-8", "identity", "gzip"])
+def test_a_body_is_read_as_its_content_encoding_says(encoding: str) -> None:
+    plain = registration()
+    body = gzip.compress(plain.body) if encoding == "gzip" else plain.body
+
+    assert isinstance(read_claim(Message(body=body, content_encoding=encoding)), Claim)
 
 
 def test_strange_actions_beside_good_ones_are_left_out() -> None:

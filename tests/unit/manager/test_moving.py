@@ -26,12 +26,14 @@ class Book:
         self.groups: list[list[Move]] = []
         self.trouble: CanoaError | None = None
         self.is_written = asyncio.Event()
+        self.is_refused = asyncio.Event()
         self.may_write = asyncio.Event()
         self.may_write.set()
 
     async def advance(self, moves: Sequence[Move], route: Any, **_: Any) -> list[Moved]:
         await self.may_write.wait()
         if self.trouble is not None:
+            self.is_refused.set()
             raise self.trouble
         if any(isinstance(move, CancelTask) and move.task_id == "bad" for move in moves):
             raise WrongUse("a move that no store can keep")
@@ -108,6 +110,20 @@ async def test_payments_are_not_lost_with_a_group_that_failed(monkeypatch: pytes
 
     await moves.apply(move("2"))
     assert book.groups == [[move("2"), Paid(key="key")]]
+
+
+async def test_a_payment_that_no_store_can_keep_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "PAY_WITHIN_S", 0.01)
+    book = Book()
+    moves = new_moving(book)
+    book.trouble = WrongUse("a payment that no store can keep")
+    moves.pay("bad")
+    await asyncio.wait_for(book.is_refused.wait(), 5)
+
+    book.trouble = None
+    await moves.apply(move("1"))
+
+    assert book.groups[-1] == [move("1")]
 
 
 async def test_all_or_nothing_is_one_group_and_each_is_told() -> None:

@@ -86,10 +86,48 @@ def test_an_id_of_ours_tells_when_it_was_submitted_unless_a_clock_is_wrong() -> 
     assert read(id=new_task_id()).task.submitted_ms == NOW_MS  # made long after this test's now
 
 
-@pytest.mark.parametrize("request_id", ["", "x" * 129, "line\nbreak", "null\x00"])
+@pytest.mark.parametrize("request_id", ["", "x" * 129, "\N{SNOWMAN}" * 67, "line\nbreak", "null\x00"])
 def test_an_id_that_nobody_could_ask_for_is_refused(request_id: str) -> None:
     with pytest.raises(Undecodable):
         read(id=request_id)
+
+
+def test_the_longest_id_makes_request_ids_that_a_message_can_carry() -> None:
+    task_id = read(id="\N{SNOWMAN}" * 66).task.id
+
+    assert len(sapparchi.request_id(task_id, 10**9 - 1, 10**9 - 1, 10**9 - 1).encode()) <= 255
+
+
+@pytest.mark.parametrize("created_at", [None, "2025-01-01T00:00:00Z", 1.5, 1e300, -0.5, 10**30])
+def test_a_time_in_another_form_is_as_good_as_none(created_at: Any) -> None:
+    assert read(created_at=created_at, processing_time=None).task.submitted_ms == NOW_MS
+
+
+def test_a_time_with_a_fraction_is_one() -> None:
+    assert read(created_at=NOW_MS - 4.5).task.submitted_ms == NOW_MS - 5
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF-8", "identity", ""])
+def test_the_encoding_of_its_text_is_no_compression(encoding: str) -> None:
+    body = msgspec.json.encode({"id": "order-7", "target_actions": [URN]})
+
+    assert requests.read(Message(body=body, content_encoding=encoding), NOW_MS, limit_bytes=1000).task.id == "order-7"
+
+
+@pytest.mark.parametrize(
+    ("body", "request_id"),
+    [
+        (b'{"id": "order-7", "task_plan": 1}', "order-7"),
+        (b'{"task_plan": {"id": "inner"}, "id": "order-7"}', "order-7"),
+        (b'{"id": 7}', "7"),
+        (b'{"id": true}', "named"),
+        (b'{"id": "line\\nbreak"}', "named"),
+        (b"{", "named"),
+        (b"[" * 5000, "named"),
+    ],
+)
+def test_what_is_refused_is_named_by_its_body_or_else_its_message(body: bytes, request_id: str) -> None:
+    assert requests.readable_id(Message(body=body, message_id="named"), 1000) == request_id
 
 
 def test_input_over_the_limit_is_refused() -> None:

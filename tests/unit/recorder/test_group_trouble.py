@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable, WrongUse
-from canoa.recorder.grouping import GroupWriter
+from canoa.recorder.grouping import TRIES, GroupWriter
 from canoa.store.port import Sent
 
 if TYPE_CHECKING:
@@ -23,11 +23,12 @@ class FussyStore:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+        self.is_fussy = True
         self.groups: list[int] = []
 
     async def apply(self, changes: Sequence[Sent]) -> list[Any]:
         self.groups.append(len(changes))
-        if any(change.seq == BAD for change in changes):
+        if self.is_fussy and any(change.seq == BAD for change in changes):
             raise self.error
         return [None] * len(changes)
 
@@ -48,6 +49,37 @@ async def test_a_change_that_the_store_refuses_is_refused_alone(error: Exception
 
     assert [seq for seq, answer in enumerate(answers) if answer is not None] == [BAD]
     assert isinstance(answers[BAD], CanoaError)
+
+
+async def test_a_change_over_which_the_store_fails_time_and_again_is_refused_for_good() -> None:
+    store: Any = FussyStore(KeyError("a bug"))
+
+    answers = await tried(GroupWriter(store), times=TRIES)
+
+    assert [type(each) for each in answers] == [StoreUnreachable] * (TRIES - 1) + [WrongUse]
+    assert f"Sent {BAD}" in str(answers[-1])
+
+
+async def test_failures_before_it_was_written_do_not_count() -> None:
+    store: Any = FussyStore(KeyError("a bug"))
+    writer = GroupWriter(store)
+    await tried(writer, times=TRIES - 1)
+    store.is_fussy = False
+    assert await tried(writer, times=1) == [None]
+
+    store.is_fussy = True
+
+    assert not any(isinstance(each, WrongUse) for each in await tried(writer, times=TRIES - 1))
+
+
+async def tried(writer: GroupWriter, *, times: int) -> list[Any]:
+    """What it answers to the bad change, each time anew."""
+    heard = list[Any]()
+    for _ in range(times):
+        writer.post(Sent(seq=BAD), heard.append)
+        async with asyncio.timeout(WITHIN_S):
+            await writer.aclose()
+    return heard
 
 
 @pytest.mark.parametrize("error", [StoreUnreachable("away"), StoreFull("no room"), SettingError("read only")])

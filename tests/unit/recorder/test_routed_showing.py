@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from canoa.execution.health import BreakerSettings
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
@@ -104,6 +106,13 @@ def test_a_node_is_here_silent_or_left() -> None:
     rows = [node("a"), node("b", seen_ms=NOW_MS - 150_001), node("c", left=True)]
 
     assert [each.state for each in shown(*rows)] == ["here", "silent", "left"]
+
+
+def test_a_node_without_a_queue_is_shown_and_nobody_counts_on_it() -> None:
+    row = msgspec.structs.replace(node("http://10.0.0.9"), protocol="HTTP")
+
+    assert [(each.protocol, each.state) for each in shown(row)] == [("HTTP", "unreachable")]
+    assert [each.nodes for each in showing.catalogue([row], shown(row))] == [[]]
 
 
 def test_health_is_told_of_the_node_and_of_each_action_that_is_not_well() -> None:

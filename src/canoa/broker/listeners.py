@@ -9,10 +9,9 @@ from canoa.errors import BrokerRefusedOperation, QueueMissing
 
 if TYPE_CHECKING:
     from canoa.broker.port import Broker
-    from canoa.vocabulary import NodeId
 
 
-async def listeners(broker: Broker, node_id: NodeId) -> int | None:
+async def listeners(broker: Broker, node_id: str) -> int | None:
     """None: there is no queue that is named after it. Raises `BrokerUnreachable`."""
     try:
         return (await broker.depth(topology.node_queue_name(node_id))).consumers
