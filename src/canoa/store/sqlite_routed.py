@@ -40,7 +40,7 @@ _UPDATE_TASK_AND_RESULT: Final = updating(tasks, ["id"], [*_TASK_CHANGING, "resu
 _UPDATE_STEP: Final = updating(steps, _STEP_KEY, _STEP_CHANGING)
 _UPDATE_STEP_AND_OUTPUT: Final = updating(steps, _STEP_KEY, [*_STEP_CHANGING, "output"])
 _INSERT_OWED: Final = inserting("INSERT OR IGNORE", "owed", ["key", "taken_until_ms", "publication"])
-_FREE_OWED: Final = """
+FREE_OWED: Final = """
 SELECT key, publication, taken_until_ms FROM owed WHERE taken_until_ms <= ?
 UNION ALL
 SELECT key, publication, taken_until_ms FROM owed WHERE taken_until_ms > ?
@@ -141,7 +141,7 @@ def _write(connection: sqlite3.Connection, ledger: RoutedLedger, plans: Sequence
 
 
 def take_owed(connection: sqlite3.Connection, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
-    free = connection.execute(_FREE_OWED, (now_ms, now_ms + 2 * max(for_ms, HOLD_OWED_MS), limit)).fetchall()
+    free = connection.execute(FREE_OWED, (now_ms, now_ms + 2 * max(for_ms, HOLD_OWED_MS), limit)).fetchall()
     connection.executemany(
         "UPDATE owed SET taken_until_ms = ? WHERE key = ?", [(now_ms + for_ms, key) for key, _, _ in free]
     )

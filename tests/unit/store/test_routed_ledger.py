@@ -126,3 +126,15 @@ def test_a_plan_is_written_again_before_it_may_be_forgotten() -> None:
     for later_ms in (USED_EVERY_MS, -1):  # or when the clock has gone back
         again = [(outlines.of(SINGLE), NOW_MS + later_ms)]
         assert outlines.to_write(again) == again
+
+
+def test_looking_for_what_is_left_to_be_sent_does_not_read_what_others_hold() -> None:
+    sqlite = sa.create_engine("sqlite://")
+    with sqlite.begin() as connection:
+        metadata.create_all(connection)
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sqlite_routed.FREE_OWED}", (1, 2, 3)).fetchall()
+    sqlite.dispose()
+
+    reads = [detail for *_, detail in plan if "owed" in detail]
+    assert len(reads) == 2
+    assert all("SEARCH owed USING INDEX owed_taken" in detail for detail in reads)
