@@ -9,7 +9,7 @@ import msgspec
 
 from canoa.errors import WrongUse
 from canoa.execution.plan import Plan
-from canoa.store.routed_port import AttemptRow, StepState
+from canoa.execution.step_moves import AttemptRow, StepState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

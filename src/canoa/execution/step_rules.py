@@ -8,13 +8,13 @@ import msgspec
 
 from canoa.execution import rules
 from canoa.execution.outcome import Outcome
+from canoa.execution.step_moves import StepEnd, StepLost, Verdict
 from canoa.execution.step_records import LOST, RETURNED
-from canoa.store.routed_port import StepEnd, StepLost, Verdict
 from canoa.vocabulary import ActionName, NodeId
 
 if TYPE_CHECKING:
+    from canoa.execution.step_moves import AttemptRow
     from canoa.execution.step_records import StepRecord
-    from canoa.store.routed_port import AttemptRow
 
 LOOK_MS: Final = 3_600_000
 """No timer is set further ahead: a longer wait is looked at in between. So one that is further ahead than twice this

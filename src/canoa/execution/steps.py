@@ -14,6 +14,7 @@ import msgspec
 from canoa.execution import rules
 from canoa.execution.outcome import Outcome
 from canoa.execution.policy import Policy
+from canoa.execution.step_moves import AttemptRow, StepEnd, StepLost, Verdict
 from canoa.execution.step_records import (
     BLOCKED,
     ENDED,
@@ -38,15 +39,14 @@ from canoa.execution.step_rules import (
     out_for_ms,
     said_by,
 )
-from canoa.store.routed_port import AttemptRow, StepEnd, StepLost, Verdict
 from canoa.vocabulary import ActionName, NodeId
 from canoa.wire.sapparchi import request_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from canoa.execution.step_moves import Choice, Route, StepDue
     from canoa.execution.step_settings import StepSettings
-    from canoa.store.routed_port import Choice, Route, StepDue
 
 
 class Course:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
+from canoa.execution.step_moves import CancelTask, Rerun, StepLost
 from canoa.logs import get_logger
 from canoa.manager.answers import Answers
 from canoa.manager.intake import Intake
@@ -20,7 +21,6 @@ from canoa.manager.sending import Sender
 from canoa.manager.telling import Telling
 from canoa.manager.timers import Timers
 from canoa.recorder.times import now_ms
-from canoa.store.routed_port import CancelTask, Rerun, StepLost
 from canoa.vocabulary import NodeId, TaskId
 from canoa.wire.ids import new_task_id
 from canoa.wire.sapparchi import parse_request_id
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from canoa.broker.port import Broker
+    from canoa.execution.step_moves import Route, Verdict
     from canoa.execution.step_settings import StepSettings
     from canoa.recorder.events import Events
-    from canoa.store.routed_port import Due, FullStore, Move, Moved, Route, Verdict
+    from canoa.store.routed_port import Due, FullStore, Move, Moved
 
 log = get_logger(__name__)
 

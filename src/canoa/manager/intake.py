@@ -18,24 +18,25 @@ from canoa.errors import (
     WrongUse,
 )
 from canoa.execution.outcome import Outcome
+from canoa.execution.step_moves import Verdict
 from canoa.logs import get_logger
 from canoa.manager import requests
 from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import now_ms
 from canoa.store.port import Accepted
-from canoa.store.routed_port import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from canoa.broker.port import Delivery, Message
     from canoa.execution.plan import Plan
+    from canoa.execution.step_moves import Route
     from canoa.manager.metrics import ManagerStats
     from canoa.manager.moving import Moving
     from canoa.manager.refusing import Refusals
     from canoa.manager.requests import Request
     from canoa.manager.sending import Sender
-    from canoa.store.routed_port import Begin, Moved, Route, RoutedStore
+    from canoa.store.routed_port import Begin, Moved, RoutedStore
 
 log = get_logger(__name__)
 

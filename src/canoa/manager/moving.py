@@ -19,8 +19,9 @@ from canoa.store.routed_port import DEFAULT_SETTINGS, Paid
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from canoa.execution.step_moves import Route
     from canoa.execution.step_settings import StepSettings
-    from canoa.store.routed_port import Move, Moved, Route, RoutedStore
+    from canoa.store.routed_port import Move, Moved, RoutedStore
 
 log = get_logger(__name__)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from canoa.broker import topology
 from canoa.errors import CanoaError
+from canoa.execution.step_moves import StepEnd
 from canoa.manager.catalogue import Catalogue
 from canoa.manager.following import Follower
 from canoa.manager.health import HealthNotes
@@ -19,7 +20,7 @@ from canoa.manager.router import Router
 from canoa.manager.routing.round_robin import RoundRobin
 from canoa.manager.trimming import Trimmer
 from canoa.manager.watching import Watching
-from canoa.store.routed_port import Paid, StepEnd
+from canoa.store.routed_port import Paid
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -15,8 +15,9 @@ import msgspec
 
 from canoa.execution import health
 from canoa.execution.health import Sign
+from canoa.execution.step_moves import Choice, Route
 from canoa.manager.pools import WHOLE_NODE, Pool
-from canoa.store.routed_port import Choice, HealthNote, Route
+from canoa.store.routed_port import HealthNote
 
 if TYPE_CHECKING:
     from collections.abc import Callable

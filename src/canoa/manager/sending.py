@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final
 from canoa.broker import topology
 from canoa.errors import CanoaError, Unroutable
 from canoa.execution.outcome import Outcome
+from canoa.execution.step_moves import StepEnd, StepLost
 from canoa.logs import get_logger
 from canoa.recorder.posting import is_hopeless, post
 from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import now_ms
-from canoa.store.routed_port import HOLD_OWED_MS, StepEnd, StepLost
+from canoa.store.routed_port import HOLD_OWED_MS
 from canoa.vocabulary import TaskId
 from canoa.wire.sapparchi import parse_request_id
 

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
     from canoa.broker.port import Broker, Consumer, Message
     from canoa.execution.health import BreakerSettings
+    from canoa.execution.step_moves import Verdict
     from canoa.recorder.events import Events
     from canoa.store.port import Accepted
-    from canoa.store.routed_port import FullStore, Verdict
+    from canoa.store.routed_port import FullStore
     from canoa.vocabulary import ActionName, NodeId, TaskId
 
 log = get_logger(__name__)

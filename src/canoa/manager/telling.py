@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from canoa.broker import topology
+from canoa.execution.step_moves import StepEnd, StepLost, Verdict
 from canoa.recorder.times import as_time
-from canoa.store.routed_port import Begin, Paid, StepEnd, StepLost, Verdict
+from canoa.store.routed_port import Begin, Paid
 from canoa.wire import sapparchi
 from canoa.wire.event import Event
 
 if TYPE_CHECKING:
     from canoa.broker.port import Message
+    from canoa.execution.step_moves import CancelTask, Rerun, StepDue
     from canoa.manager.metrics import ManagerStats
     from canoa.recorder.events import Events
-    from canoa.store.routed_port import CancelTask, Move, Moved, Rerun, StepDue
+    from canoa.store.routed_port import Move, Moved
     from canoa.vocabulary import TaskId
 
     _TimedMove: TypeAlias = Begin | StepEnd | StepLost | StepDue | CancelTask | Rerun

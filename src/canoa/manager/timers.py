@@ -11,15 +11,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from canoa.errors import CanoaError
+from canoa.execution.step_moves import StepDue, Verdict
 from canoa.logs import get_logger
 from canoa.recorder.times import now_ms
-from canoa.store.routed_port import Due, StepDue, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from canoa.manager.moving import Moving
-    from canoa.store.routed_port import FullStore
+    from canoa.store.routed_port import Due, FullStore
 
 log = get_logger(__name__)
 

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     from canoa.broker.port import Message
     from canoa.execution.health import BreakerSettings
+    from canoa.execution.step_moves import Verdict
     from canoa.store.port import Accepted
-    from canoa.store.routed_port import RoutedStore, Verdict
+    from canoa.store.routed_port import RoutedStore
     from canoa.vocabulary import TaskId
 
 

@@ -10,6 +10,7 @@ from canoa.action import Options
 from canoa.client import routed
 from canoa.errors import ArgumentsRefused, NobodyManages, NotRouted, SettingError, UnknownNode, UnknownPlan
 from canoa.execution.plan_reading import plan_from_document
+from canoa.execution.step_moves import Verdict
 from canoa.recorder import routed_showing as showing
 from canoa.recorder.routed_views import (
     CatalogueEntry,
@@ -22,7 +23,6 @@ from canoa.recorder.routed_views import (
 )
 from canoa.recorder.times import now_ms
 from canoa.recorder.views import Submitted
-from canoa.store.routed_port import Verdict
 from canoa.urn import action_name, task_name, task_urn
 from canoa.wire.codec import ANY
 

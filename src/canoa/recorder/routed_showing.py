@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from canoa.execution.health import BreakerSettings
     from canoa.execution.plan import Plan
+    from canoa.execution.step_moves import AttemptRow
     from canoa.store.port import TaskRow
-    from canoa.store.routed_port import AttemptRow, BreakerRow, NodeRow, StepRow
+    from canoa.store.routed_port import BreakerRow, NodeRow, StepRow
     from canoa.vocabulary import ActionName, NodeId
 
 HERE: Final = "here"

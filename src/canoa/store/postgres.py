@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from canoa.execution.health import BreakerSettings
     from canoa.execution.plan import Plan
+    from canoa.execution.step_moves import Route
     from canoa.execution.step_settings import StepSettings
     from canoa.store.port import (
         Answer,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
         Retention,
         Writes,
     )
-    from canoa.store.routed_port import BreakerRow, FullStore, HealthNote, Move, Moved, NodeRow, Owed, Route
+    from canoa.store.routed_port import BreakerRow, FullStore, HealthNote, Move, Moved, NodeRow, Owed
     from canoa.vocabulary import NodeId
 
 

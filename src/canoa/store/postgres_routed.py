@@ -32,12 +32,13 @@ from canoa.store.schema import owed, steps, tasks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from canoa.execution.step_moves import Route
     from canoa.execution.step_records import Outline
     from canoa.execution.step_settings import StepSettings
     from canoa.store.outlines import Outlines
     from canoa.store.postgres_link import Connection
     from canoa.store.routed_duties import Wanted
-    from canoa.store.routed_port import Move, Moved, Route
+    from canoa.store.routed_port import Move, Moved
 
 _STEP: Final = [column.name for column in steps.c]
 _SELECT_STEPS: Final = (

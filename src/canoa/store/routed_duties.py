@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from canoa.execution.outcome import Outcome
+from canoa.execution.step_moves import StepEnd
 from canoa.execution.step_rules import Effect
 from canoa.execution.steps import Course
 from canoa.store.ledger import TaskRecord
-from canoa.store.routed_port import Moved, Owed, StepEnd
+from canoa.store.routed_port import Moved, Owed
 from canoa.vocabulary import ActionName
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import msgspec
 from canoa.broker.port import Message
 from canoa.errors import InputMissing, PayloadTooLarge
 from canoa.execution.outcome import Outcome
+from canoa.execution.step_moves import CancelTask, Rerun, StepDue, StepEnd, StepLost, Verdict
 from canoa.execution.step_records import BLOCKED, SENT, Outline, StepRecord
 from canoa.execution.step_rules import Effect
 from canoa.execution.steps import Course
@@ -24,28 +25,18 @@ from canoa.store.ledger import OPEN, TaskRecord, accepted_record, close, reopen,
 from canoa.store.packing import pack, plain, unpack_message
 from canoa.store.port import State
 from canoa.store.routed_duties import Answer, Attempt, Ending, Reply, moved, wanted_for
-from canoa.store.routed_port import (
-    Begin,
-    CancelTask,
-    Moved,
-    Owed,
-    Paid,
-    Rerun,
-    StepDue,
-    StepEnd,
-    StepLost,
-    Verdict,
-)
+from canoa.store.routed_port import Begin, Moved, Owed, Paid
 from canoa.wire.routed import reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from canoa.broker.port import Publication
+    from canoa.execution.step_moves import Route
     from canoa.execution.step_settings import StepSettings
     from canoa.store.outlines import Outlines
     from canoa.store.routed_duties import Duty, Wanted
-    from canoa.store.routed_port import Move, Route
+    from canoa.store.routed_port import Move
 
 
 _PAID = Moved(verdict=Verdict.TAKEN)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from canoa.broker.port import HeaderValue, Message, Publication
+    from canoa.execution.step_moves import AttemptRow, StepEnd
     from canoa.execution.step_records import StepRecord
     from canoa.execution.steps import Course
     from canoa.store.ledger import TaskRecord
-    from canoa.store.routed_port import AttemptRow, StepEnd
 
 MAX_ERROR_CHARS: Final = result.MAX_ERROR_CHARS
 

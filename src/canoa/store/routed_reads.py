@@ -10,11 +10,12 @@ import sqlalchemy as sa
 
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan
+from canoa.execution.step_moves import StepState
 from canoa.execution.step_records import SENT, StepRecord
 from canoa.execution.step_rules import LOOK_MS
 from canoa.store.packing import plain
 from canoa.store.reads import Asked, asked, compiled
-from canoa.store.routed_port import BreakerRow, Due, NodeRow, StepRow, StepState
+from canoa.store.routed_port import BreakerRow, Due, NodeRow, StepRow
 from canoa.store.schema import breakers, nodes, plan_names, plans, steps, tasks
 from canoa.vocabulary import NodeId, TaskId
 from canoa.wire.sapparchi import request_id

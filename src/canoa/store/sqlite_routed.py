@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    from canoa.execution.step_moves import Route
     from canoa.execution.step_records import Outline
     from canoa.execution.step_settings import StepSettings
     from canoa.store.outlines import Outlines
     from canoa.store.routed_duties import Wanted
-    from canoa.store.routed_port import Move, Moved, Route
+    from canoa.store.routed_port import Move, Moved
 
 _STEP: Final = [column.name for column in steps.c]
 _STEP_KEY: Final = ("task_id", "step")

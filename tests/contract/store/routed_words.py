@@ -9,8 +9,9 @@ from tests.contract.store.words import NOW_MS, message
 
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
+from canoa.execution.step_moves import CancelTask, Choice, Rerun, StepDue, StepEnd, StepLost
 from canoa.store.port import NewTask
-from canoa.store.routed_port import Begin, CancelTask, Choice, Rerun, StepDue, StepEnd, StepLost
+from canoa.store.routed_port import Begin
 from canoa.vocabulary import ActionName, NodeId, TaskId
 from canoa.wire.sapparchi import NODE_ID, parse_request_id
 

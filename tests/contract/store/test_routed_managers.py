@@ -9,7 +9,7 @@ from tests.contract.store.routed_words import CHAIN, answer, begin, fan, move, m
 from tests.contract.store.words import row
 
 from canoa.execution.outcome import Outcome
-from canoa.store.routed_port import Verdict
+from canoa.execution.step_moves import Verdict
 from canoa.vocabulary import TaskId
 
 if TYPE_CHECKING:

@@ -32,8 +32,9 @@ from tests.contract.store.words import NOW_MS, ended, row
 from canoa.broker import topology
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import FromInput, FromStep, Plan, Step
+from canoa.execution.step_moves import Verdict
 from canoa.store.port import Ended, State, TaskFilter
-from canoa.store.routed_port import Paid, Verdict
+from canoa.store.routed_port import Paid
 from canoa.vocabulary import NodeId, TaskId
 from canoa.wire.sapparchi import OWNER, STATUS
 from canoa.wire.task import TIMEOUT

@@ -9,7 +9,7 @@ import msgspec
 from tests.integration.dispatch.site import eventually, steps_of
 
 from canoa.execution.plan import Plan, Step
-from canoa.store.routed_port import StepState, Verdict
+from canoa.execution.step_moves import StepState, Verdict
 from canoa.vocabulary import ActionName, TaskId
 from canoa.wire import sapparchi
 

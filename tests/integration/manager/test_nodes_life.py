@@ -9,9 +9,10 @@ from tests.unit.manager.words import RESIZE
 
 from canoa.broker import topology
 from canoa.execution.health import Health
+from canoa.execution.step_moves import Verdict
 from canoa.manager.catalogue import Presence
 from canoa.manager.node_settings import NodeSettings
-from canoa.store.routed_port import Moved, Verdict
+from canoa.store.routed_port import Moved
 
 if TYPE_CHECKING:
     from tests.integration.manager.town import Town

@@ -12,8 +12,9 @@ from tests.unit.manager.words import RESIZE, registration
 
 from canoa.broker.memory import MemoryBroker, MemoryHub
 from canoa.errors import StoreUnreachable, WrongUse
+from canoa.execution.step_moves import Verdict
 from canoa.manager.claims import Reason
-from canoa.store.routed_port import Moved, Verdict
+from canoa.store.routed_port import Moved
 from canoa.store.sqlite import SqliteStore
 from canoa.vocabulary import NodeId
 

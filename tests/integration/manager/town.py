@@ -13,8 +13,8 @@ from tests.unit.manager.words import RESIZE, registration
 from canoa.broker import topology
 from canoa.broker.port import Binding, Publication, Queue
 from canoa.execution.plan import Plan, Step
+from canoa.execution.step_moves import Verdict
 from canoa.manager.nodes import Nodes
-from canoa.store.routed_port import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

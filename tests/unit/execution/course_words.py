@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from canoa.execution import steps
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
+from canoa.execution.step_moves import Choice, StepDue, StepEnd, StepLost
 from canoa.execution.step_records import BLOCKED, StepRecord, encode_plan, outline_of
 from canoa.execution.step_settings import StepSettings
-from canoa.store.routed_port import Choice, StepDue, StepEnd, StepLost
 from canoa.vocabulary import ActionName, NodeId, TaskId
 from canoa.wire.sapparchi import request_id
 

@@ -10,10 +10,10 @@ from tests.unit.execution.course_words import NOW_MS, Course, answer, course_of,
 
 from canoa.execution.outcome import Outcome
 from canoa.execution.policy import Backoff
+from canoa.execution.step_moves import Verdict
 from canoa.execution.step_records import BLOCKED, ENDED, MAX_STORY, SENT, SKIPPED, WAITING
 from canoa.execution.step_rules import LOOK_MS, QUICK_RESENDS
 from canoa.execution.step_settings import StepSettings
-from canoa.store.routed_port import Verdict
 
 if TYPE_CHECKING:
     from canoa.execution.step_rules import Effect

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.unit.execution.course_words import NOW_MS, TASK, Course, answer, course_of, due, lost, plan_of
 
 from canoa.execution.outcome import Outcome
+from canoa.execution.step_moves import StepDue, StepEnd, StepLost, Verdict
 from canoa.execution.step_records import BLOCKED, SENT, WAITING
 from canoa.execution.step_rules import LOOK_MS
-from canoa.store.routed_port import StepDue, StepEnd, StepLost, Verdict
 
 if TYPE_CHECKING:
     from canoa.execution.step_rules import Effect

@@ -10,8 +10,8 @@ import pytest
 from canoa.broker.port import Message
 from canoa.errors import PayloadTooLarge, Undecodable
 from canoa.execution.outcome import Outcome
+from canoa.execution.step_moves import StepEnd, StepLost
 from canoa.manager.answers import Foreign, refused_result, step_result
-from canoa.store.routed_port import StepEnd, StepLost
 from canoa.wire import result, sapparchi
 
 NOW_MS = 1_700_000_000_000

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from canoa.errors import CanoaError, StoreUnreachable, WrongUse
+from canoa.execution.step_moves import CancelTask, Verdict
 from canoa.manager import moving
 from canoa.manager.moving import Moving
-from canoa.store.routed_port import CancelTask, Moved, Paid, Verdict
+from canoa.store.routed_port import Moved, Paid
 from canoa.vocabulary import TaskId
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ import pytest
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.errors import BrokerUnreachable, Unroutable, WrongUse
+from canoa.execution.step_moves import StepEnd, StepLost, Verdict
 from canoa.manager import sending
 from canoa.manager.metrics import ManagerStats
 from canoa.manager.sending import Sender
-from canoa.store.routed_port import Moved, Owed, StepEnd, StepLost, Verdict
+from canoa.store.routed_port import Moved, Owed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,8 @@ from canoa.vocabulary import ActionName, NodeId
 from canoa.wire.sapparchi import ActionLimits
 
 if TYPE_CHECKING:
-    from canoa.store.routed_port import Choice, HealthNote, NodeRow
+    from canoa.execution.step_moves import Choice
+    from canoa.store.routed_port import HealthNote, NodeRow
 
 DOWN_MS = 60_000
 

@@ -9,8 +9,9 @@ import msgspec
 from canoa.execution.health import BreakerSettings
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
+from canoa.execution.step_moves import AttemptRow, StepState
 from canoa.recorder import routed_showing as showing
-from canoa.store.routed_port import AttemptRow, BreakerRow, NodeRow, StepRow, StepState
+from canoa.store.routed_port import BreakerRow, NodeRow, StepRow
 from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
 from canoa.wire.sapparchi import ActionLimits
 

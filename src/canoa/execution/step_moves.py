@@ -1,0 +1,121 @@
+"""What may happen to a step, and what is said about it: the moves, how one attempt went, and who chooses nodes.
+
+Values and a protocol; what follows from a move is decided in `steps.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Protocol
+
+import msgspec
+
+from canoa.execution.outcome import Outcome
+from canoa.vocabulary import ActionName, NodeId, TaskId
+
+
+class StepState(enum.StrEnum):
+    BLOCKED = "blocked"  # what it waits for has not ended
+    WAITING = "waiting"  # for a node that can run it, or for its next attempt
+    SENT = "sent"  # a node has it, or will
+    ENDED = "ended"
+    SKIPPED = "skipped"  # what it waits for did not succeed, or the task was cancelled
+
+
+class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One time a step was sent to a node."""
+
+    attempt: int
+    node_id: NodeId
+    why: str  # this node and no other
+    sent_ms: int
+    started_ms: int | None = None  # by the node's clock
+    ended_ms: int | None = None
+    outcome: str | None = None  # an `Outcome`, `returned` or `lost`; None while it is out
+    error: str | None = None
+
+
+class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """A node's answer. It counts only for the attempt that is out, and once."""
+
+    task_id: TaskId
+    step: int
+    attempt: int
+    send: int
+    outcome: Outcome
+    output: bytes  # JSON
+    now_ms: int
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    error: str | None = None
+    error_type: str = ""
+    traceback: str = ""
+    is_final: bool = False  # the action said that another attempt is pointless
+
+
+class StepLost(msgspec.Struct, frozen=True, kw_only=True):
+    """It will not be answered: the node has no queue, is gone, or gave it back. To another node, and no attempt."""
+
+    task_id: TaskId
+    step: int
+    attempt: int
+    send: int
+    why: str
+    is_returned: bool = False
+    now_ms: int
+
+
+class StepDue(msgspec.Struct, frozen=True, kw_only=True):
+    """Its time has come, if it still has that `due_ms`: the next attempt, another look for a node, or a time-out."""
+
+    task_id: TaskId
+    step: int
+    due_ms: int
+    now_ms: int
+
+
+class CancelTask(msgspec.Struct, frozen=True, kw_only=True):
+    task_id: TaskId
+    now_ms: int
+
+
+class Rerun(msgspec.Struct, frozen=True, kw_only=True):
+    """Open a task that ended badly again, as its next run: steps that succeeded keep their results."""
+
+    task_id: TaskId
+    now_ms: int
+
+
+class Verdict(enum.StrEnum):
+    TAKEN = "taken"
+    DOUBLE = "double"  # it was known: the same task again, the same answer again
+    LATE = "late"  # of an attempt, a run or a time that is over
+    UNKNOWN = "unknown"  # no such task or step
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an attempt goes, and why."""
+
+    node_id: NodeId
+    why: str
+    timeout_s: float | None  # what the node says about the action
+    retries: int
+
+
+class Route(Protocol):
+    """Chooses nodes inside a transaction: quick, without waiting, from any thread."""
+
+    def choose(
+        self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None = None
+    ) -> Choice | None:
+        """None: nobody can take it now. `retries_left`: should this attempt fail; None: what the node says."""
+
+    def is_known(self, action: ActionName) -> bool:
+        """Somebody offers it, or did and may come back."""
+
+    def answered_ms(self, node_id: NodeId) -> int | None:
+        """When the node last ended an attempt, whichever; None: not since `since_ms`."""
+
+    def since_ms(self) -> int:
+        """Since when this manager looks after steps, by a clock that nobody has set meanwhile: what lasted longer may
+        have lasted for want of a manager."""
