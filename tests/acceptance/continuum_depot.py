@@ -28,3 +28,7 @@ async def report(total: float, values: list[float], folder: str) -> str:
     while (Path(folder) / "held").exists():  # noqa: ASYNC110  # another process removes it
         await asyncio.sleep(0.02)
     return f"{total:g} of {len(values)}"
+
+
+summing = app.plan("summing")
+summing.step(total, summing.step(fetch, url=summing.input["url"]))

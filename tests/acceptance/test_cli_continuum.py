@@ -189,6 +189,16 @@ def test_a_registered_plan_is_listed_shown_and_submitted_by_its_name(managed: Sh
         assert (run.returncode, run.stdout) == (0, '"5 of 2"\n'), run.stderr
 
 
+def test_the_plans_of_an_app_are_registered_with_it(managed: Shell) -> None:
+    """`canoa up` does so by itself."""
+    registered = managed.canoa("plans", "register", DEPOT)
+
+    assert (registered.returncode, registered.stdout) == (0, "summing\n"), registered.stderr
+    assert ("before" in registered.stderr) is ("CANOA_STORE" not in managed.env)
+    run = managed.canoa("submit", "summing", '{"url": "abc"}', "--follow")
+    assert (run.returncode, run.stdout) == (0, "5.0\n"), run.stderr
+
+
 def test_an_action_is_routed_where_that_is_asked_for(managed: Shell) -> None:
     run = managed.canoa("submit", "continuum.fetch", '{"url": "abc"}', "--routed", "--follow", "--json")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from canoa.cli import output
+from canoa.cli.loading import load_app
 from canoa.cli.nodes import AsJson
 from canoa.cli.opening import open_door
 from canoa.cli.worker import BrokerUrl
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
 
 plans_app = typer.Typer(no_args_is_help=True, help="Plans that are registered under a name.")
 
-PlanFile = Annotated[str, typer.Argument(help="A plan in YAML or JSON; - stdin.", metavar="FILE", show_default=False)]
+PlanSource = Annotated[
+    str,
+    typer.Argument(
+        help="A plan in YAML or JSON; - stdin; or module:app for all plans of an app.",
+        metavar="FILE|APP",
+        show_default=False,
+    ),
+]
 
 
 @plans_app.command("list")
@@ -56,19 +64,31 @@ def show(
 
 
 @plans_app.command()
-def register(path: PlanFile, broker: BrokerUrl = None, as_json: AsJson = False) -> None:
-    """Register a plan file under its name, in place of the one that had it. Tasks that run keep their plan."""
+def register(source: PlanSource, broker: BrokerUrl = None, as_json: AsJson = False) -> None:
+    """Register plans under their names, in place of those that had them. Tasks that run keep their plan."""
     from canoa.execution.plan_writing import document
 
     with output.errors_explained(as_json=as_json):
-        plan = read_plan(path)
+        plans = _plans_of_app(source) if _names_app(source) else [read_plan(source)]
         with closing(open_door(broker)) as door:
-            done = door.register(plan.name, document(plan))
+            done = [door.register(plan.name, document(plan)) for plan in plans]
         if as_json:
-            output.data(done)
-        else:
-            output.line(done.name)
-            output.say("registered" if done.is_new else "it was registered before, exactly so")
+            output.data(done if _names_app(source) else done[0])
+            return
+        for each in done:
+            output.line(each.name)
+            output.say("registered" if each.is_new else "it was registered before, exactly so")
+
+
+def _names_app(source: str) -> bool:
+    return ":" in source and not Path(source).exists()
+
+
+def _plans_of_app(target: str) -> list[Plan]:
+    app = load_app(target)
+    if not app.plans:
+        raise SettingError(f'app {app.name!r} has no plans; make one: plan = {app.name}.plan("…")')
+    return [plan.build() for plan in app.plans.values()]
 
 
 def read_plan(path: str) -> Plan:

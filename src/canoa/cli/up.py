@@ -66,6 +66,7 @@ def up(
         with needs_extra("canoa up", "server"):
             from canoa.api.server import serving_api
             from canoa.manager.hosting import hosting
+            from canoa.recorder.times import now_ms
         app = load_app(target, broker)
 
     async def main() -> None:
@@ -89,6 +90,8 @@ def up(
             hosted = await serving.entered(lambda: hosting(app, app.settings.store), stack, stop)
             if settings.join:  # whoever routes work as soon as we are up shall find it known
                 await hosted.manager.wait_known(app.actions, within_s=JOINED_WITHIN_S)
+            for plan in app.plans.values():
+                await hosted.manager.store.put_plan(plan.build(), now_ms=now_ms())
             unfinished = await _gone_on(app, hosted.recorder, crashes) if app.settings.is_memory else 0
             token = app.settings.api_token or folder.token()
             await stack.enter_async_context(
