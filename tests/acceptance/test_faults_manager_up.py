@@ -52,7 +52,7 @@ def test_a_plan_of_a_killed_up_goes_on_with_the_step_that_was_out(folder: Shell,
     assert folder.canoa("result", task_id, "--wait", "20").stdout == '"held"\n'
     steps = _steps(folder, task_id)
     assert [attempt["outcome"] for attempt in steps["first"]["attempts"]] == ["ok"]
-    assert [attempt["outcome"] for attempt in steps["second"]["attempts"]] == ["lost", "ok"]
+    assert [attempt["outcome"] for attempt in steps["second"]["attempts"]] == ["returned", "ok"]
     assert any(event.get("event") == "steps_sent_anew" and event["steps"] == 1 for event in up.events())
 
 

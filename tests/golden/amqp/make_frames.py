@@ -114,6 +114,7 @@ SENT = {
     "exchange.declare": method(
         3, spec.Exchange.Declare(0, "ex", "topic", False, True, False, False, False, {"alternate-exchange": "lost"})
     ),
+    "exchange.bind": method(3, spec.Exchange.Bind(0, "ends", "amq.topic", "task.#", False, {})),
     "queue.declare": method(3, QUEUE.Declare(0, "q", False, True, False, False, False, ARGUMENTS)),
     "queue.declare.exclusive": method(3, QUEUE.Declare(0, "q", False, False, True, False, False, {})),
     "queue.declare.passive": method(3, QUEUE.Declare(0, "q", True, False, False, False, False, {})),
@@ -149,6 +150,7 @@ RECEIVED = {
     "channel.close": method(3, CHANNEL.Close(404, "NOT_FOUND - no queue 'q'", 50, 10)),
     "channel.close-ok": method(3, CHANNEL.CloseOk()),
     "exchange.declare-ok": method(3, spec.Exchange.DeclareOk()),
+    "exchange.bind-ok": method(3, spec.Exchange.BindOk()),
     "queue.declare-ok": method(3, QUEUE.DeclareOk("q", 2**32 - 1, 2)),
     "queue.bind-ok": method(3, QUEUE.BindOk()),
     "queue.purge-ok": method(3, QUEUE.PurgeOk(5)),
