@@ -14,6 +14,7 @@ from canoa.manager.catalogue import Catalogue
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.router import Router
 from canoa.manager.routing.round_robin import RoundRobin
+from canoa.manager.watching import Watching
 from canoa.store.routed_port import BreakerRow, NodeRow
 from canoa.vocabulary import ActionName, Layer, NodeId
 
@@ -50,4 +51,5 @@ def _router(nodes: int) -> Router:
     catalogue.take_breakers(
         BreakerRow(node_id=name, failures=3, down_until_ms=until_ms) for name in names[::DOWN_EVERY]
     )
-    return Router(catalogue, RoundRobin(), settings=settings.breaker, note=lambda note: None)
+    watching = Watching(catalogue.clock)
+    return Router(catalogue, RoundRobin(), settings=settings.breaker, watching=watching, note=lambda note: None)
