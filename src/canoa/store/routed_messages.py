@@ -103,7 +103,7 @@ def end(
         run=task.run,
     )
     body = _published(task, course, stories, ended, output)
-    return ended, [routed.final_result(ended.task_id, body, outcome, persistent=not task.reply_to)]
+    return ended, [routed.final_result(ended.task_id, body, outcome)]
 
 
 def _error(course: Course, outcome: Outcome) -> str | None:

@@ -68,14 +68,13 @@ def single_result(task_id: TaskId, action: ActionName, *, output: bytes | None, 
     return sapparchi.encode(NodeMessage(action_to=action_urn(action), request_id=task_id, message_data=_text(said)))
 
 
-def final_result(task_id: TaskId, body: bytes, outcome: Outcome, *, persistent: bool = True) -> Publication:
-    """A task's end, for whoever listens; `topology.manager` relays it to the exchange of its own. `persistent`: not
-    where a caller hears of it anyway."""
+def final_result(task_id: TaskId, body: bytes, outcome: Outcome) -> Publication:
+    """A task's end, for whoever listens; `topology.manager` relays it to the exchange of its own. On the broker's disk:
+    nobody can ask for it again by other means than the store."""
     message = Message(
         body=body,
         content_type=_JSON,
         headers={sapparchi.STATUS: outcome.value},
-        persistent=persistent,
         expiration_s=topology.FINAL_TTL_S,
         message_id=task_id,
         correlation_id=task_id,

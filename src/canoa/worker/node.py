@@ -170,6 +170,8 @@ class Node:
         if headers.get(sapparchi.TAKEN) is True:
             self._on_taken()
             return
+        if self._is_leaving:
+            return
         if self.state is not State.REGISTERED:
             log.info("node_registered", node_id=ack.node_id, actions=len(ack.actions))
         if missing := sorted(set(self._urns) - set(ack.actions)):
