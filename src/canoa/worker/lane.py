@@ -75,9 +75,13 @@ class Lane(Generic[Job]):
     def waiting(self) -> int:
         return len(self._ready) + len(self._urgent)
 
+    def hold(self) -> None:
+        """Start nothing new."""
+        self._is_paused = True
+
     async def pause(self) -> None:
         """Start nothing new, and return once nothing runs."""
-        self._is_paused = True
+        self.hold()
         await self._idle.wait()
 
     def resume(self) -> None:

@@ -349,6 +349,8 @@ class Worker:
             return True
         self._is_stopping = True
         log.info("worker_draining", node_id=self.node_id, in_progress=self.in_progress)
+        for lane in (self._main, self._cpu):
+            lane.hold()  # what waits must not start in the place of what ends while we leave
         if self._joined is not None:
             await self._joined.node.leave()
         for offer in self._offers:

@@ -48,6 +48,30 @@ async def test_running_ones_finish_and_unstarted_ones_go_back_uncounted(app: Can
     assert {delivery.message.message_id for delivery in deliveries} == {each.id for each in handles if not each.is_done}
 
 
+async def test_nothing_starts_in_the_place_of_what_ends_while_the_worker_leaves(app: Canoa, raw: Broker) -> None:
+    started: list[int] = []
+    is_over = asyncio.Event()
+
+    @app.action
+    async def held(number: int) -> int:
+        started.append(number)
+        await is_over.wait()
+        return number
+
+    worker = Worker(app, WorkerSettings(concurrency=1))
+    await worker.start()
+    handles = await held.submit_many(range(3))
+    await until(lambda: len(started) == 1)
+    stopping = asyncio.ensure_future(worker.stop())
+    await asyncio.sleep(0)  # it has begun to leave, and the broker does not know yet
+    is_over.set()
+
+    assert await stopping is True
+    assert started == [0]
+    assert await handles[0].result(10) == 0
+    assert all(is_untouched(delivery) for delivery in await taken(raw, QUEUE, 2))
+
+
 async def test_what_was_handed_back_runs_at_the_next_worker(app: Canoa) -> None:
     gate = Gate()
 
