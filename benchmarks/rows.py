@@ -79,10 +79,10 @@ def _row(name: str, ours: float | None, peer: str, peer_value: float, unit: Unit
 
 
 def table(found: Iterable[Row]) -> str:
-    lines = [f"{'metric':<26} {'ours':>10}   {'peer':<11} {'its value':>10}   {'ratio':>7}   unit"]
+    lines = [f"{'metric':<26} {'ours':>10}   {'peer':<18} {'its value':>10}   {'ratio':>7}   unit"]
     for row in found:
         lines.append(
-            f"{row.metric:<26} {_number(row.ours)}   {row.peer or '-':<11} {_number(row.peer_value)}   "
+            f"{row.metric:<26} {_number(row.ours)}   {row.peer or '-':<18} {_number(row.peer_value)}   "
             f"{'-' if row.ratio is None else format(row.ratio, '.2f'):>7}   {row.unit}"
         )
     return "\n".join(lines)

@@ -49,7 +49,7 @@ class OnBroker:
         return gathering.stages(env, [OURS, *rivals])
 
     def conditions(self) -> list[str]:
-        broker = f"RabbitMQ {bare.Link(self.broker_url).server_version}, private, as packaged"
+        broker = f"RabbitMQ {bare.Link(self.broker_url).server_version}, {services.RABBITMQ}"
         database = "" if self.stores.server is None else self.stores.server.sql("SHOW server_version")
         return [
             f"broker       {broker}; durable classic queues, persistent messages",

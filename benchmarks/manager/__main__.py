@@ -63,7 +63,7 @@ class OnBroker:
         with self._env(plan.SQLITE) as env:
             described = {name: talking.described(module, env) for name, module in modules.items()}
         return [
-            f"broker       RabbitMQ {version}, private, as packaged; durable classic queues, persistent messages",
+            f"broker       RabbitMQ {version}, {services.RABBITMQ}; durable classic queues, persistent messages",
             f"database     PostgreSQL {postgres}, private, as packaged but for 64 MB of shared buffers",
             f"limited      to {scaling.SHARE} of a core, by {limits.way()}",
             *rows.described(described),

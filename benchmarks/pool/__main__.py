@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def _conditions(taking_part: list[Stage], server_version: str, *, is_quick: bool) -> str:
-    broker = f"RabbitMQ {server_version}, private, as packaged; durable classic queues, persistent messages"
+    broker = f"RabbitMQ {server_version}, {services.RABBITMQ}; durable classic queues, persistent messages"
     lines = [rows.machine(), f"broker       {broker}", rows.rounds_line(1 if is_quick else ROUNDS, is_quick=is_quick)]
     return "\n".join([*lines, *rows.described({stage.name: stage.description for stage in taking_part})])
 

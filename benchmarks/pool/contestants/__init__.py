@@ -8,7 +8,7 @@ from __future__ import annotations
 from benchmarks.rows import LIMIT as LIMIT
 from benchmarks.rows import OURS as OURS
 
-RIVALS = ("celery", "dramatiq", "taskiq", "faststream")
+RIVALS = ("celery", "dramatiq", "dramatiq_confirmed", "taskiq", "faststream")
 
 
 def module(name: str) -> str:

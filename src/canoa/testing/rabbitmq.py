@@ -48,7 +48,8 @@ class RabbitNode:
 
     Methods block, and may be called from any thread. As a context manager it starts, and stops at the end; it also
     ends when this process dies, unless it is `detached`. `schedulers=1` keeps an idle node smallest; None uses all
-    cores. `config` adds lines to `rabbitmq.conf`. Starting raises `RabbitMissing` when RabbitMQ is not installed.
+    cores. `config` adds lines to `rabbitmq.conf`, `erlang_args` are for the machine below it. Starting raises
+    `RabbitMissing` when RabbitMQ is not installed.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class RabbitNode:
         config: Mapping[str, str] = {},
         amqp_port: int | None = None,
         schedulers: int | None = None,
+        erlang_args: Sequence[str] = (),
         detached: bool = False,
     ) -> None:
         self._layout = setup.Layout(folder.resolve())
@@ -67,6 +69,7 @@ class RabbitNode:
         self._name = f"{name or 'canoa'}@localhost"
         self._config = dict(config)
         self._schedulers = schedulers
+        self._erlang_args = tuple(erlang_args)
         self._detached = detached
         self._ports = _remembered_ports(self._layout, amqp_port) or setup.Ports.choose(amqp_port)
         self._group: ProcessGroup | None = None
@@ -207,7 +210,13 @@ class RabbitNode:
     # --- Inside -------------------------------------------------------------------------------------
 
     def _environment(self) -> dict[str, str]:
-        return setup.environment(self._layout, name=self._name, ports=self._ports, schedulers=self._schedulers)
+        return setup.environment(
+            self._layout,
+            name=self._name,
+            ports=self._ports,
+            schedulers=self._schedulers,
+            erlang_args=self._erlang_args,
+        )
 
     def _wait_ready(self, group: ProcessGroup, timeout_s: float) -> None:
         ends_at = time.monotonic() + timeout_s

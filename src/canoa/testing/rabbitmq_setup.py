@@ -133,7 +133,9 @@ def check_plugins(scripts: Path, plugins: Sequence[str]) -> None:
             raise SettingError(f"this RabbitMQ has no plugin {plugin!r}; it has: {known}")
 
 
-def environment(layout: Layout, *, name: str, ports: Ports, schedulers: int | None) -> dict[str, str]:
+def environment(
+    layout: Layout, *, name: str, ports: Ports, schedulers: int | None, erlang_args: Sequence[str]
+) -> dict[str, str]:
     """For the server and for `rabbitmqctl` alike. What the machine says about its own broker is left out."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("RABBITMQ_", "ERL_", "NOTIFY_"))}
     fewer = f"+S {schedulers}:{schedulers} " if schedulers else ""
@@ -154,7 +156,9 @@ def environment(layout: Layout, *, name: str, ports: Ports, schedulers: int | No
         # Absent on purpose: the machine's own files under /etc/rabbitmq must not reach this node.
         "RABBITMQ_CONF_ENV_FILE": str(layout.folder / "none.env"),
         "RABBITMQ_CONFIG_FILES": str(layout.folder / "none.d"),
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{fewer}{_QUIET_SCHEDULERS} {_DISTRIBUTION_ON_LOOPBACK}",
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join(
+            [f"{fewer}{_QUIET_SCHEDULERS} {_DISTRIBUTION_ON_LOOPBACK}", *erlang_args]
+        ),
         "RABBITMQ_CTL_ERL_ARGS": f"+S 1:1 {_QUIET_SCHEDULERS} {_DISTRIBUTION_ON_LOOPBACK}",
         "RABBITMQ_CTL_DIST_PORT_MIN": "0",  # any free one: several commands may run at once
         "RABBITMQ_CTL_DIST_PORT_MAX": "0",
