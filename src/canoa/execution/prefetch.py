@@ -56,8 +56,8 @@ def prefetch_under_rate(normal: int, current: int | None, *, ahead: int, in_prog
     return current if wanted <= current else min(normal, max(wanted, 2 * current))
 
 
-_WEIGHT = 0.05  # of the newest run; remembers about the last 20
-_ENOUGH_RUNS = 20
+_ENOUGH_RUNS: Final = 20
+_WEIGHT: Final = 1 / _ENOUGH_RUNS  # of the newest run
 
 
 class RunEstimate(msgspec.Struct, gc=False):
@@ -74,7 +74,7 @@ class RunEstimate(msgspec.Struct, gc=False):
     def add(self, run_s: float, body_bytes: int) -> None:
         self.runs += 1
         # A plain mean first, so that the very first run does not weigh for long.
-        weight = max(_WEIGHT, 1 / self.runs)
+        weight = _WEIGHT if self.runs > _ENOUGH_RUNS else 1 / self.runs
         self.moving_mean_s += (run_s - self.moving_mean_s) * weight
         self.mean_bytes += (body_bytes - self.mean_bytes) * weight
 

@@ -35,10 +35,11 @@ def task_id_of_key(action: str, key: str) -> TaskId:
 
 def made_at_s(task_id: TaskId) -> float | None:
     """When an id of ours was made, in epoch seconds; None for ids of others."""
-    if len(task_id) != 32 or task_id[12] != "7" or not task_id.isalnum():  # a sign is no digit, though `int` takes one
+    made_ms = task_id[:12]
+    if len(task_id) != 32 or task_id[12] != "7" or not made_ms.isalnum():  # a sign is no digit, though `int` takes one
         return None
     try:
-        return int(task_id[:12], 16) / 1000
+        return int(made_ms, 16) / 1000
     except ValueError:
         return None
 
