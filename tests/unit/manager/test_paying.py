@@ -17,9 +17,13 @@ from canoa.manager.sending import Sender
 from canoa.store.routed_port import Moved, Owed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from canoa.broker.port import PublishOutcome
+
+
+BUNDLING = {"bundling", "other"}
+"""Nodes that take bundles."""
 
 
 class Post:
@@ -43,8 +47,8 @@ class Moves:
         self.moves.append(move)
         on_answer(Moved(verdict=Verdict.TAKEN))
 
-    def pay(self, key: str) -> None:
-        self.paid.append(key)
+    def pay(self, keys: Iterable[str]) -> None:
+        self.paid.extend(keys)
 
 
 def owed(key: str = "task.0.1.1", exchange: str = topology.NODE_UNICAST) -> Owed:
@@ -63,11 +67,23 @@ def moves() -> Moves:
 
 @pytest.fixture
 async def sender(post: Post, moves: Moves) -> Sender:
-    return Sender(post, None, moves, stats=ManagerStats())  # type: ignore[arg-type]  # what is used of them
+    return Sender(
+        post,  # type: ignore[arg-type]  # what is used of them
+        None,  # type: ignore[arg-type]
+        moves,  # type: ignore[arg-type]
+        stats=ManagerStats(),
+        takes_bundles=BUNDLING.__contains__,
+    )
+
+
+async def sent(sender: Sender, *owed: Owed) -> None:
+    """At the end of the turn of the loop."""
+    sender.send(owed)
+    await asyncio.sleep(0)
 
 
 async def test_what_the_broker_took_is_paid(sender: Sender, post: Post, moves: Moves) -> None:
-    sender.send([owed()])
+    await sent(sender, owed())
     assert moves.paid == []
 
     post.posted[0](None)
@@ -77,7 +93,7 @@ async def test_what_the_broker_took_is_paid(sender: Sender, post: Post, moves: M
 
 
 async def test_a_step_for_a_node_without_a_queue_is_lost_to_it(sender: Sender, post: Post, moves: Moves) -> None:
-    sender.send([owed()])
+    await sent(sender, owed())
     post.posted[0](Unroutable("no queue"))
 
     [move] = moves.moves
@@ -87,7 +103,7 @@ async def test_a_step_for_a_node_without_a_queue_is_lost_to_it(sender: Sender, p
 
 
 async def test_a_step_that_no_message_can_carry_is_refused(sender: Sender, post: Post, moves: Moves) -> None:
-    sender.send([owed()])
+    await sent(sender, owed())
     post.posted[0](WrongUse("too many headers"))
 
     [move] = moves.moves
@@ -96,7 +112,7 @@ async def test_a_step_that_no_message_can_carry_is_refused(sender: Sender, post:
 
 
 async def test_an_answer_for_a_caller_who_is_gone_is_owed_no_longer(sender: Sender, post: Post, moves: Moves) -> None:
-    sender.send([owed("task.0.reply.gone", exchange="")])
+    await sent(sender, owed("task.0.reply.gone", exchange=""))
     post.posted[0](Unroutable("no queue"))
 
     assert (moves.moves, moves.paid) == ([], ["task.0.reply.gone"])
@@ -106,7 +122,7 @@ async def test_what_could_not_be_sent_is_sent_again(
     sender: Sender, post: Post, moves: Moves, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "REPEAT_AFTER_S", 0.0)
-    sender.send([owed()])
+    await sent(sender, owed())
     post.posted[0](BrokerUnreachable("no link"))
     await asyncio.sleep(0.01)
 
@@ -120,18 +136,18 @@ async def test_what_cannot_be_sent_for_long_is_left_to_whoever_looks_for_it(
 ) -> None:
     monkeypatch.setattr(sending, "REPEAT_AFTER_S", 0.0)
     monkeypatch.setattr(sending, "KEEP_TRYING_S", 0.0)
-    sender.send([owed("old")])
+    await sent(sender, owed("old"))
     assert post.posted == []
     monkeypatch.setattr(sending, "KEEP_TRYING_S", 10.0)
 
-    sender.send([owed("new")])
+    await sent(sender, owed("new"))
 
     assert (sender.in_hand, len(post.posted), moves.paid) == (1, 1, [])
 
 
 async def test_what_is_in_hand_is_not_sent_twice(sender: Sender, post: Post) -> None:
-    sender.send([owed()])
-    sender.send([owed()])
+    await sent(sender, owed())
+    await sent(sender, owed())
 
     assert len(post.posted) == 1
 
@@ -142,7 +158,7 @@ async def test_deliveries_are_acknowledged_later_while_the_broker_takes_nothing(
     monkeypatch.setattr(sending, "MAX_IN_HAND", 1)
     settled: list[str] = []
     sender.when_roomy(lambda: settled.append("first"))
-    sender.send([owed()])
+    await sent(sender, owed())
 
     sender.when_roomy(lambda: settled.append("second"))
     assert settled == ["first"]
