@@ -34,7 +34,6 @@ _Short: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
 _Octet: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=255)]
 _Seconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Ttl: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MAX_TTL_S)]
-_FLAT: Final = frozenset({str, int, float, bool, type(None)})
 
 
 class Part(Message, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -76,10 +75,14 @@ def parts(message: Message) -> Sequence[Message]:
         raise PayloadTooLarge("a bundle", len(message.body), MAX_BYTES, remedy="send fewer messages at once")
     if message.content_encoding is not None:
         raise Undecodable(f"a bundle is compressed ({message.content_encoding!r:.40}), which its parts may be instead")
+    return _read(message.body)
+
+
+def _read(body: bytes) -> list[Part]:
     try:
-        found = _decoder.decode(message.body)
+        found = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise Undecodable(f"a body of {len(message.body):,} bytes is no bundle: {exc}") from exc
+        raise Undecodable(f"a body of {len(body):,} bytes is no bundle: {exc}") from exc
     if any(part.content_type == CONTENT_TYPE for part in found):
         raise Undecodable("a bundle holds a bundle; send their messages side by side")
     return found
@@ -97,18 +100,16 @@ def _packed_or_split(messages: Sequence[Message]) -> list[tuple[Message, int]]:
 
 
 def _body(messages: Sequence[Message]) -> bytes | None:
-    """None: a bundle cannot carry these together."""
-    if sum(len(each.body) for each in messages) > MAX_BYTES or not all(map(_is_plain, messages)):
+    """None: a bundle cannot carry these together. Read before it is sent: one of them that whoever gets it would refuse
+    must not take its neighbours along."""
+    if sum(len(each.body) for each in messages) > MAX_BYTES:
         return None
     try:
         body = _encode(messages)
-    except (OverflowError, UnicodeEncodeError):  # AMQP may not carry it either, and says so about this one alone
+        _read(body)
+    except (OverflowError, UnicodeEncodeError, Undecodable):
         return None
     return body if len(body) <= MAX_BYTES else None
-
-
-def _is_plain(message: Message) -> bool:
-    return message.content_type != CONTENT_TYPE and all(type(value) in _FLAT for value in message.headers.values())
 
 
 def _bundle(messages: Sequence[Message], body: bytes) -> Message:
