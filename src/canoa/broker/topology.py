@@ -57,6 +57,9 @@ FINAL_MAX_LENGTH = 100_000
 """Final results wait for whoever listens, not for ever: the store has them. Messages carry the time, and managers keep
 the bound: clients declare the queue as published, without arguments."""
 
+REPLY_PREFIX = "canoa.reply."
+"""Of the queues of sessions. Their sessions read bundles."""
+
 REPLY_EXPIRES_S = 600.0
 """How long results wait for a caller that lost its link. Longer bridges longer cuts, and keeps garbage longer."""
 
@@ -79,7 +82,7 @@ def rung_name(delay_s: float) -> str:
 
 def reply_queue(client_id: str) -> Queue:
     """Durable with an expiry: it outlives a cut link and a broker restart, not its caller."""
-    return Queue(name=f"canoa.reply.{client_id}", expires_s=REPLY_EXPIRES_S)
+    return Queue(name=f"{REPLY_PREFIX}{client_id}", expires_s=REPLY_EXPIRES_S)
 
 
 def mark_queue(client_id: str) -> Queue:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 
 class ClientMetrics:
-    """`duplicates`: results that came after the first one for their task, or for nobody."""
+    """`duplicates`: results that came after the first one for their task, or for nobody. `refused`: bundles of results
+    that cannot be read."""
 
     def __init__(self) -> None:
         self.duplicates = 0
+        self.refused = 0
 
 
 METRICS = ClientMetrics()

@@ -12,8 +12,10 @@ from canoa import telemetry
 from canoa.client.metrics import METRICS
 from canoa.errors import CanoaError, DeliveryUnknown, TaskCancelled, TaskRefused, WrongUse
 from canoa.execution.outcome import Outcome
+from canoa.logs import get_logger
 from canoa.vocabulary import TaskId
 from canoa.wire import packing, result
+from canoa.wire.bundle import is_bundle, parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Consumer, Delivery, Message, Publication
     from canoa.client.handle import Handle
 
+log = get_logger(__name__)
 
 SETTLE_AFTER_S: Final = 0.001
 
@@ -101,7 +104,19 @@ class Replies:
         if self._unsettled is None:
             self._loop.call_later(SETTLE_AFTER_S, self.settle)
         self._unsettled = delivery
-        message = delivery.message
+        if not is_bundle(delivery.message):
+            self._take(delivery.message)
+            return
+        try:
+            answers = parts(delivery.message)
+        except WrongUse as exc:
+            METRICS.refused += 1
+            log.warning("answers_refused", reason=str(exc))
+            return
+        for answer in answers:
+            self._take(answer)
+
+    def _take(self, message: Message) -> None:
         task_id = TaskId(message.correlation_id or "")
         waiting = self._waiting.pop(task_id, None)
         if waiting is None:

@@ -15,26 +15,28 @@ if TYPE_CHECKING:
     import asyncio
 
     from canoa.broker.port import Broker, Publication, PublishOutcome
+    from canoa.client.bundling import Requests
     from canoa.client.handle import Handle
     from canoa.client.session import Session
     from canoa.vocabulary import ActionName
 
 
 class Sending:
-    """`accepted` hears None once the broker has it, or why not; without one, a refusal ends the handle alone."""
+    """`way`: to the broker. `accepted` hears None once that has it, or why not; without one, a refusal ends the handle
+    alone."""
 
-    __slots__ = ("_accepted", "_broker", "_give_up_s", "_handle", "_is_in_doubt", "_publication", "_session")
+    __slots__ = ("_accepted", "_give_up_s", "_handle", "_is_in_doubt", "_publication", "_session", "_way")
 
     def __init__(
         self,
         session: Session,
-        broker: Broker,
+        way: Broker | Requests,
         publication: Publication,
         handle: Handle[Any],
         accepted: asyncio.Future[CanoaError | None] | None,
     ) -> None:
         self._session = session
-        self._broker = broker
+        self._way = way
         self._publication = publication
         self._handle = handle
         self._accepted = accepted
@@ -42,7 +44,7 @@ class Sending:
         self._is_in_doubt = False
 
     def post(self) -> None:
-        self._broker.post(self._publication, self._on_outcome)
+        self._way.post(self._publication, self._on_outcome)
 
     def _on_outcome(self, outcome: PublishOutcome) -> None:
         if isinstance(outcome, DeliveryUnknown) and self._may_repeat():

@@ -21,6 +21,7 @@ from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.client import outgoing, routed
 from canoa.client.broker_life import BrokerLife
+from canoa.client.bundling import Requests, publish_all
 from canoa.client.handle import Handle
 from canoa.client.replies import Kept, Replies
 from canoa.client.sending import Sending, named
@@ -73,10 +74,11 @@ class Session:
         self._app = app
         self._compression = app.settings.compression()
         self._broker: Broker | None = None
+        self._requests: Requests  # from the first connection on, like the next ones
         self._reply_to = ""
         self._life: BrokerLife | None = None
         self._recovered = asyncio.Event()
-        self._watching: asyncio.Task[None]  # from the first connection on, like the next one
+        self._watching: asyncio.Task[None]
         self._following: asyncio.Task[None]
         self._opening = asyncio.Lock()
         self._is_closed = False
@@ -113,6 +115,7 @@ class Session:
             await broker.aclose()
             raise
         self._broker, self.replies.consumer, self._reply_to, self._life = broker, consumer, queue.name, life
+        self._requests = Requests(broker)
         name = f"session[{self._app.name}]"
         self._watching = self.loop.create_task(self._watch(broker, consumer), name=f"{name}.watch")
         self._following = self.loop.create_task(self._follow(life), name=f"{name}.follow")
@@ -280,7 +283,9 @@ class Session:
     def _post(
         self, publication: Publication, handle: Handle[Any], accepted: asyncio.Future[CanoaError | None] | None
     ) -> None:
-        Sending(self, self._connected(), publication, handle, accepted).post()
+        broker = self._connected()
+        way = self._requests if publication.key == topology.TASK_REQUESTS else broker
+        Sending(self, way, publication, handle, accepted).post()
 
     async def submit_many(
         self, action: Action[..., Any, Any], options: Options, calls: Sequence[Args], *, return_errors: bool = False
@@ -314,14 +319,14 @@ class Session:
     async def _publish_all(self, publications: list[Publication]) -> list[PublishOutcome]:
         """In one batch, and again what a broken link left in doubt."""
         give_up_s = self.give_up_s()
-        outcomes = await self._connected().publish_many(publications)
+        outcomes = await publish_all(self._connected(), publications)
         while self.is_open and self.loop.time() < give_up_s:
             unknown = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, DeliveryUnknown)]
             if not unknown:
                 break
             now_s = time.time()
-            again = await self._connected().publish_many(
-                [outgoing.aimed_anew(publications[index], now_s) for index in unknown]
+            again = await publish_all(
+                self._connected(), [outgoing.aimed_anew(publications[index], now_s) for index in unknown]
             )
             for index, outcome in zip(unknown, again, strict=True):
                 if not isinstance(outcome, BrokerUnreachable):  # never sent this time: still in doubt

@@ -5,6 +5,7 @@ Arithmetic over how long runs take. The consumer that is told the number lives i
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 import msgspec
@@ -27,6 +28,9 @@ one is acknowledged the broker needs another to send: 1,000 drained a tenth to a
 HELD_BYTES: Final = 32 * 1024 * 1024
 """What a tier may hold ahead, about: large messages fill a worker's memory long before they fill its time."""
 
+LEAST_BUNDLES: Final = 4
+"""Two hide a round trip; the others are for those that bring little."""
+
 
 def prefetch_for(concurrency: int, estimate: RunEstimate, current: int | None) -> int:
     """The prefetch for an action that now has `current`.
@@ -44,6 +48,15 @@ def prefetch_for(concurrency: int, estimate: RunEstimate, current: int | None) -
         if mean_s < most_s and tier.prefetch * estimate.mean_bytes <= most_bytes:
             return max(tier.prefetch, slow)
     return slow
+
+
+def deliveries_for(prefetch: int, parts: float, current: int) -> int:
+    """How many deliveries bring about `prefetch` things to run, where one brings `parts` of them; `current` is what it
+    is now. It changes where that is far off: every change costs a consumer's restart."""
+    if parts < 2:
+        return prefetch
+    wanted = max(LEAST_BUNDLES, math.ceil(prefetch / parts))
+    return current if wanted <= 2 * current and current <= 2 * wanted else wanted
 
 
 def prefetch_under_rate(normal: int, current: int | None, *, ahead: int, in_progress: int) -> int:

@@ -17,6 +17,7 @@ from canoa.execution.outcome import Outcome
 from canoa.execution.plan_inputs import sound
 from canoa.execution.step_moves import StepEnd, StepLost
 from canoa.logs import get_logger
+from canoa.manager.opening import Opener
 from canoa.manager.reading import envelope, part, past_ms, text
 from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import now_ms
@@ -61,8 +62,12 @@ class Answers:
         self._stats = stats
         self._limit_bytes = limit_bytes
         self._loop = asyncio.get_running_loop()
+        self._opener = Opener(self._take, self._refuse)
 
     def on_delivery(self, delivery: Delivery) -> None:
+        self._opener.on_delivery(delivery)
+
+    def _take(self, delivery: Delivery) -> None:
         try:
             move = step_result(delivery.message, now_ms(), limit_bytes=self._limit_bytes)
         except CanoaError as exc:

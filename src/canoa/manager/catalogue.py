@@ -96,6 +96,10 @@ class Catalogue:
         self.signs.forget(node_id)
         self.pools.remove(node_id)
 
+    def takes_bundles(self, node_id: NodeId) -> bool:
+        row = self.rows.get(node_id)
+        return row is not None and row.takes_bundles
+
     def learnt_s_ago(self, node_id: NodeId) -> float:
         """Since its row came into this copy."""
         return self.clock.monotonic_s() - self._learnt_s[node_id]

@@ -115,6 +115,7 @@ def _row(
         protocol=AMQP if said.node_id else HTTP,
         instance=_text(headers.get(sapparchi.INSTANCE)),
         limits=_limits(headers.get(sapparchi.LIMITS), actions),
+        takes_bundles=headers.get(sapparchi.BUNDLES) is True,
     )
     return msgspec.structs.replace(row, fingerprint=fingerprint(row), load=_load(headers.get(sapparchi.LOAD)))
 

@@ -40,7 +40,8 @@ PAGE: Final = 500
 
 
 class Dispatch:
-    """`on_moved` hears every move that was written. `owner`: which manager this is."""
+    """`on_moved` hears every move that was written. `takes_bundles`: whether a node does. `owner`: which manager this
+    is."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class Dispatch:
         *,
         events: Events,
         on_moved: Callable[[Move, Moved], None],
+        takes_bundles: Callable[[NodeId], bool],
         owner: str,
         steps: StepSettings,
         limit_bytes: int,
@@ -60,7 +62,7 @@ class Dispatch:
         self._on_moved = on_moved
         self._telling = Telling(events, self.stats)
         self.moving = Moving(store, route, self._after, settings=steps)
-        self.sender = Sender(broker, store, self.moving, stats=self.stats)
+        self.sender = Sender(broker, store, self.moving, stats=self.stats, takes_bundles=takes_bundles)
         self.answers = Answers(self.moving, self.sender, stats=self.stats, limit_bytes=limit_bytes)
         self.intake = Intake(
             store,

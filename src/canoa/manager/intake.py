@@ -21,6 +21,7 @@ from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import Verdict
 from canoa.logs import get_logger
 from canoa.manager import requests
+from canoa.manager.opening import Opener
 from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import now_ms
 from canoa.store.port import Accepted
@@ -63,6 +64,7 @@ class Intake:
         self._stats = stats
         self._limit_bytes = limit_bytes
         self._loop = asyncio.get_running_loop()
+        self._opener = Opener(self._take, self._refuse)
         self._asking: dict[str, asyncio.Task[Plan | None]] = {}
 
     # --- From this process ------------------------------------------------------------------------------
@@ -84,6 +86,9 @@ class Intake:
     # --- From the queue -----------------------------------------------------------------------------------
 
     def on_delivery(self, delivery: Delivery) -> None:
+        self._opener.on_delivery(delivery)
+
+    def _take(self, delivery: Delivery) -> None:
         try:
             request = requests.read(delivery.message, now_ms(), limit_bytes=self._limit_bytes)
         except CanoaError as exc:

@@ -17,7 +17,7 @@ from canoa.recorder.repeating import is_lasting
 from canoa.store.routed_port import DEFAULT_SETTINGS, Paid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from canoa.execution.step_moves import Route
     from canoa.execution.step_settings import StepSettings
@@ -72,11 +72,11 @@ class Moving:
             raise answers
         return answers
 
-    def pay(self, key: str) -> None:
-        """It was sent: written with the moves that come next, or alone if none do."""
+    def pay(self, keys: Iterable[str]) -> None:
+        """They were sent: written with the moves that come next, or alone if none do."""
         if self._is_closed:
-            return  # it is sent once more: harmless
-        self._door.payments.append(Paid(key=key))
+            return  # they are sent once more: harmless
+        self._door.payments.extend(Paid(key=key) for key in keys)
         if self._paying is None:
             self._paying = self._loop.call_later(PAY_WITHIN_S, self._pay)
 

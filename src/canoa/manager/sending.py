@@ -1,6 +1,7 @@
 """Sends what moves owe, and says so; finds what a manager that died did not get to send.
 
-Twice is harmless: a node's answer counts once, and callers take the first.
+What is owed in one turn of the event loop to the same place goes there as a bundle, if whoever listens there reads
+those. Twice is harmless: a node's answer counts once, and callers take the first.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from canoa.broker import topology
+from canoa.broker.port import Publication
 from canoa.errors import CanoaError, Unroutable
 from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import StepEnd, StepLost
@@ -20,11 +22,12 @@ from canoa.recorder.posting import is_hopeless, post
 from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.recorder.times import now_ms
 from canoa.store.routed_port import HOLD_OWED_MS
-from canoa.vocabulary import TaskId
-from canoa.wire.sapparchi import parse_request_id
+from canoa.vocabulary import NodeId, TaskId
+from canoa.wire import sapparchi
+from canoa.wire.bundle import packed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from canoa.broker.port import Broker, PublishOutcome
     from canoa.manager.metrics import ManagerStats
@@ -49,13 +52,25 @@ than it gives must not fill our memory."""
 
 
 class Sender:
-    def __init__(self, broker: Broker, store: RoutedStore, moving: Moving, *, stats: ManagerStats) -> None:
+    """`takes_bundles`: whether a node does."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        store: RoutedStore,
+        moving: Moving,
+        *,
+        stats: ManagerStats,
+        takes_bundles: Callable[[NodeId], bool],
+    ) -> None:
         self._broker = broker
         self._store = store
         self._moving = moving
         self._stats = stats
+        self._takes_bundles = takes_bundles
         self._loop = asyncio.get_running_loop()
         self._in_hand: dict[str, float] = {}  # until when it is tried, by the loop's clock
+        self._outgoing: list[Owed] = []  # since this turn of the loop
         self._held_back: deque[Callable[[], object]] = deque()
         self._is_stopped = False
         self._all_sent = asyncio.Event()  # after `stop`
@@ -66,11 +81,12 @@ class Sender:
         return len(self._in_hand)
 
     def send(self, owed: Iterable[Owed]) -> None:
+        """At the end of this turn of the loop: a group of moves is told one by one, and owes much to few."""
         until_s = self._loop.time() + KEEP_TRYING_S
         for each in owed:
             if each.key not in self._in_hand:
                 self._in_hand[each.key] = until_s
-                self._post(each)
+                self._send_soon(each)
 
     def when_roomy(self, then: Callable[[], object]) -> None:
         """Now, or as soon as the broker has taken enough of what it was sent."""
@@ -97,36 +113,80 @@ class Sender:
 
     async def stop(self) -> None:
         """A moment for what is on its way; what is not sent then, the next manager sends."""
+        self._post_outgoing()
         self._is_stopped = True
         if self._in_hand:
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_WITHIN_S):
                     await self._all_sent.wait()
 
-    def _post(self, owed: Owed) -> None:
-        if self._is_stopped or self._loop.time() >= self._in_hand[owed.key]:
-            self._drop(owed)
-        else:
-            post(self._broker, owed.publication, partial(self._on_outcome, owed))
+    # --- To the broker ------------------------------------------------------------------------------------
 
-    def _on_outcome(self, owed: Owed, outcome: PublishOutcome) -> None:
+    def _send_soon(self, owed: Owed) -> None:
+        if not self._outgoing:
+            self._loop.call_soon(self._post_outgoing)
+        self._outgoing.append(owed)
+
+    def _post_outgoing(self) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        by_queue: dict[str, list[Owed]] = {}
+        now_s = self._loop.time()
+        for each in outgoing:
+            if self._is_stopped or now_s >= self._in_hand[each.key]:
+                self._drop([each])
+            elif queue := self._bundles_to(each.publication):
+                by_queue.setdefault(queue, []).append(each)
+            else:
+                self._post_alone(each)
+        for queue, owed in by_queue.items():
+            self._post_together(queue, owed)
+
+    def _bundles_to(self, publication: Publication) -> str | None:
+        """The queue by which bundles reach whoever this is for; None: it goes alone, as published."""
+        if publication.exchange == topology.NODE_UNICAST:
+            node_id = NodeId(str(publication.message.headers.get(sapparchi.NODE_ID)))
+            return topology.node_queue_name(node_id) if self._takes_bundles(node_id) else None
+        is_reply = not publication.exchange and publication.key.startswith(topology.REPLY_PREFIX)
+        return publication.key if is_reply else None
+
+    def _post_together(self, queue: str, owed: list[Owed]) -> None:
+        at = 0
+        for message, count in packed([each.publication.message for each in owed]):
+            together, at = owed[at : at + count], at + count
+            if count == 1:
+                self._post_alone(together[0])
+            else:
+                mandatory = together[0].publication.mandatory
+                publication = Publication(message=message, key=queue, mandatory=mandatory)
+                post(self._broker, publication, partial(self._on_outcome, together))
+
+    def _post_alone(self, owed: Owed) -> None:
+        post(self._broker, owed.publication, partial(self._on_outcome, [owed]))
+
+    def _on_outcome(self, owed: Sequence[Owed], outcome: PublishOutcome) -> None:
         if outcome is None:
-            self._stats.sent += 1
+            self._stats.sent += len(owed)
             self._pay(owed)
         elif not is_hopeless(outcome):
-            self._stats.not_sent += 1
-            self._loop.call_later(REPEAT_AFTER_S, self._post, owed)
-        elif owed.publication.exchange == topology.NODE_UNICAST:
+            self._stats.not_sent += len(owed)
+            for each in owed:
+                self._loop.call_later(REPEAT_AFTER_S, self._send_soon, each)
+        else:
+            for each in owed:
+                self._give_up(each, outcome)
+
+    def _give_up(self, owed: Owed, outcome: PublishOutcome) -> None:
+        if owed.publication.exchange == topology.NODE_UNICAST:
             self._take_back(owed, outcome)
         else:  # a caller that is gone can ask by the task's id
             log.info("message_to_nobody", key=owed.publication.key, reason=str(outcome))
-            self._pay(owed)
+            self._pay([owed])
 
     def _take_back(self, owed: Owed, outcome: PublishOutcome) -> None:
         """The node has no queue, or no message can carry this to it."""
-        request = parse_request_id(owed.publication.message.message_id or "")
+        request = sapparchi.parse_request_id(owed.publication.message.message_id or "")
         if request is None:
-            self._pay(owed)
+            self._pay([owed])
             return
         task_id, step, attempt, send = request
         move: StepLost | StepEnd
@@ -150,14 +210,15 @@ class Sender:
         if isinstance(answer, CanoaError) and not is_lasting(answer):
             self._loop.call_later(REPEAT_AFTER_S, self._take_back, owed, outcome)
         else:
-            self._pay(owed)
+            self._pay([owed])
 
-    def _pay(self, owed: Owed) -> None:
-        self._moving.pay(owed.key)
+    def _pay(self, owed: Sequence[Owed]) -> None:
+        self._moving.pay([each.key for each in owed])
         self._drop(owed)
 
-    def _drop(self, owed: Owed) -> None:
-        self._in_hand.pop(owed.key, None)
+    def _drop(self, owed: Sequence[Owed]) -> None:
+        for each in owed:
+            self._in_hand.pop(each.key, None)
         if self._is_stopped and not self._in_hand:
             self._all_sent.set()
         while self._held_back and len(self._in_hand) < MAX_IN_HAND:

@@ -69,6 +69,7 @@ class Manager:
             self.nodes.router,
             events=events,
             on_moved=self.nodes.on_moved,
+            takes_bundles=self.nodes.catalogue.takes_bundles,
             owner=self.id,
             steps=settings.steps,
             limit_bytes=settings.limit_bytes,

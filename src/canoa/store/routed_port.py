@@ -127,6 +127,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     token: str = ""
     fingerprint: str = ""
     limits: dict[ActionName, ActionLimits] = {}
+    takes_bundles: bool = False  # of messages: see `wire/bundle.py`
     load: float | None = None
     registered_ms: int = 0  # when it became what it is
     seen_ms: int = 0  # its last sign of life

@@ -38,6 +38,7 @@ INSTANCE: Final = "canoa-instance"  # changes with every start: tells two that c
 LIMITS: Final = "canoa-limits"  # JSON object, URN to `ActionLimits`
 LOAD: Final = "canoa-load"  # attempts that run, as a share of those that may
 VERSION: Final = "canoa-version"
+BUNDLES: Final = "canoa-bundles"  # true: its queue is `topology.node_queue_name`, and may bring several messages as one
 
 TAKEN: Final = "canoa-taken"  # of an acknowledgement to one `INSTANCE`: true: another live node has its id
 

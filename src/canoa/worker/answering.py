@@ -1,27 +1,31 @@
 """How a node answers a manager: by a message as published, with what Canoa adds in its headers.
 
-The answer is confirmed before the delivery it answers is acknowledged.
+The answer is confirmed before the delivery it answers is acknowledged. Who sends bundles reads bundles: answers to what
+came in them go in them, as many as end in one turn of the event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from canoa.broker import topology
+from canoa.broker.bundled import PartDelivery
 from canoa.broker.port import HeaderValue, Message, Publication
 from canoa.logs import get_logger
 from canoa.wire import result, sapparchi
+from canoa.wire.bundle import packed
 from canoa.wire.codec import ContentType
 from canoa.wire.ids import made_up_id
+from canoa.wire.sapparchi import NodeMessage
 
 if TYPE_CHECKING:
-    from canoa.broker.port import Delivery
+    from canoa.broker.port import Broker, Delivery, PublishOutcome
     from canoa.wire.result import Failure
-    from canoa.wire.sapparchi import NodeMessage
     from canoa.worker.settling import Settler
 
 log = get_logger(__name__)
@@ -52,25 +56,68 @@ def failure(status: str, what: Failure, *, started_s: float | None = None, is_fi
     )
 
 
+class _Owed(NamedTuple):
+    message: Message
+    request: NodeMessage
+    delivery: Delivery
+
+
 class Answerer:
-    def __init__(self, settler: Settler, node_id: str) -> None:
+    """`broker`: the settler's own."""
+
+    def __init__(self, broker: Broker, settler: Settler, node_id: str) -> None:
+        self._broker = broker
         self._settler = settler
         self._node_id = node_id
+        self._loop = asyncio.get_running_loop()
+        self._owed: list[_Owed] = []  # since this turn of the loop
 
     def answer(self, request: NodeMessage, delivery: Delivery, answer: Answer) -> None:
         """Then acknowledge the delivery, which is no longer ours afterwards."""
-        body = sapparchi.encode(msgspec.structs.replace(request, message_data=answer.data))
         message = Message(
-            body=body,
+            body=sapparchi.encode(
+                NodeMessage(action_to=request.action_to, request_id=request.request_id, message_data=answer.data)
+            ),
             content_type=ContentType.JSON.value,
             headers=self._headers(answer),
             persistent=delivery.message.persistent,
             message_id=message_id_of(request),
         )
+        owed = _Owed(message, request, delivery)
+        if isinstance(delivery, PartDelivery):
+            self._send_soon(owed)
+        else:
+            self._send_alone(owed)
+
+    def _send_soon(self, owed: _Owed) -> None:
+        if not self._owed:
+            self._loop.call_soon(self._send_together)
+        self._owed.append(owed)
+
+    def _send_together(self) -> None:
+        owed, self._owed = self._owed, []
+        at = 0
+        for message, count in packed([each.message for each in owed]):
+            together, at = owed[at : at + count], at + count
+            if count == 1:
+                self._send_alone(together[0])
+            else:  # not over the published exchange, where others may listen who know nothing of bundles
+                bundle = Publication(message=message, key=topology.STEP_RESULTS)
+                self._broker.post(bundle, partial(self._on_outcome, together))
+
+    def _on_outcome(self, owed: list[_Owed], outcome: PublishOutcome) -> None:
+        if outcome is None:
+            for each in owed:
+                self._settler.done(each.delivery)
+        else:
+            for each in owed:  # from here on every answer is tried for by itself
+                self._send_alone(each)
+
+    def _send_alone(self, owed: _Owed) -> None:
         self._settler.send_then_ack(
-            Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.STEP_RESULTS),
-            delivery,
-            if_unroutable=partial(self._nobody_listens, request, delivery),
+            Publication(message=owed.message, exchange=topology.AMQ_TOPIC, key=topology.STEP_RESULTS),
+            owed.delivery,
+            if_unroutable=partial(self._nobody_listens, owed),
         )
 
     def _headers(self, answer: Answer) -> dict[str, HeaderValue]:
@@ -89,10 +136,11 @@ class Answerer:
             headers[sapparchi.NO_RETRY] = True
         return headers
 
-    def _nobody_listens(self, request: NodeMessage, delivery: Delivery) -> None:
+    def _nobody_listens(self, owed: _Owed) -> None:
         """No manager ever declared where results go: whoever sent this does not want to know."""
+        request = owed.request
         log.warning("result_without_manager", request_id=request.request_id, action=request.action_to)
-        self._settler.done(delivery)
+        self._settler.done(owed.delivery)
 
 
 def message_id_of(request: NodeMessage) -> str:

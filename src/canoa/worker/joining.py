@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from canoa.execution.prefetch import RunEstimate, prefetch_for
+from canoa.execution.prefetch import RunEstimate, deliveries_for, prefetch_for
 from canoa.worker.answering import Answerer
 from canoa.worker.node import Node
 from canoa.worker.registration import State
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from canoa.worker.pooled import PoolOffer
     from canoa.worker.routed import RoutedDelivery
     from canoa.worker.settling import Settler
+
+PARTS_WEIGHT: Final = 0.05
+"""Of the newest delivery in the mean of what one brings; remembers about the last 20."""
 
 
 class Joined:
@@ -40,7 +43,9 @@ class Joined:
         self._concurrency = concurrency
         self._estimate = RunEstimate()
         self._prefetch = prefetch_for(concurrency, self._estimate, None)
-        answerer = Answerer(settler, identity.node_id)
+        self._deliveries = self._prefetch
+        self._parts_mean = 1.0  # of one delivery
+        answerer = Answerer(broker, settler, identity.node_id)
         routed: dict[str, RoutedOffer] = {
             each.name: RoutedOffer(each, settler, answerer, queue=self.node.queue, estimate=self._estimate)
             for each in offers
@@ -60,15 +65,19 @@ class Joined:
         """`take` gets what may run here."""
 
         def on_message(delivery: Delivery) -> None:
-            opened = self._unicast.open(delivery)
-            if opened is not None:
-                take(*opened)
+            parts = self._unicast.parts(delivery)
+            self._parts_mean += PARTS_WEIGHT * (len(parts) - self._parts_mean)
+            for part in parts:
+                opened = self._unicast.open(part)
+                if opened is not None:
+                    take(*opened)
 
         await self.node.join(on_message, prefetch=self._prefetch)
 
     async def tune(self) -> None:
         """One queue brings all actions, so their mean decides."""
-        wanted = prefetch_for(self._concurrency, self._estimate, self._prefetch)
-        if wanted != self._prefetch:
-            self._prefetch = wanted
+        self._prefetch = prefetch_for(self._concurrency, self._estimate, self._prefetch)
+        wanted = deliveries_for(self._prefetch, self._parts_mean, self._deliveries)
+        if wanted != self._deliveries:
+            self._deliveries = wanted
             await self.node.consumer.set_prefetch(wanted)

@@ -71,6 +71,17 @@ class Lane(Generic[Job]):
         self._ready.clear()
         return jobs
 
+    def take_waiting(self, is_wanted: Callable[[Job], bool]) -> list[Job]:
+        """Those of what waits that are wanted, most urgent first; they are no longer ours."""
+        urgent = sorted(each for each in self._urgent if is_wanted(each[2]))
+        ready = [job for job in self._ready if is_wanted(job)]
+        if urgent:
+            self._urgent = [each for each in self._urgent if not is_wanted(each[2])]
+            heapq.heapify(self._urgent)
+        if ready:
+            self._ready = deque(job for job in self._ready if not is_wanted(job))
+        return [job for _, _, job in urgent] + ready
+
     @property
     def waiting(self) -> int:
         return len(self._ready) + len(self._urgent)

@@ -268,6 +268,7 @@ def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
     headers: dict[str, HeaderValue] = {
         sapparchi.INSTANCE: instance,
         sapparchi.VERSION: version("canoa"),
+        sapparchi.BUNDLES: True,
     }
     if identity.site:
         headers[sapparchi.SITE] = identity.site

@@ -15,6 +15,7 @@ import msgspec
 
 from canoa import telemetry
 from canoa.broker import ladder
+from canoa.broker.bundled import PartDelivery
 from canoa.broker.port import Delivery, Message, Publication, Settlement
 from canoa.errors import PayloadTooLarge
 from canoa.execution import rules
@@ -38,39 +39,43 @@ log = get_logger(__name__)
 class RoutedDelivery:
     """A delivery whose message reads like the pool's: its body is the arguments, its id the request's."""
 
-    __slots__ = ("_origin", "message", "request")
+    __slots__ = ("message", "origin", "request")
 
     def __init__(self, origin: Delivery, request: NodeMessage, message: Message) -> None:
-        self._origin = origin
+        self.origin = origin
         self.request = request
         self.message = message
 
     @property
     def exchange(self) -> str:
-        return self._origin.exchange
+        return self.origin.exchange
 
     @property
     def key(self) -> str:
-        return self._origin.key
+        return self.origin.key
 
     @property
     def redelivered(self) -> bool:
-        return self._origin.redelivered
+        return self.origin.redelivered
 
     @property
     def is_settled(self) -> bool:
-        return self._origin.is_settled
+        return self.origin.is_settled
 
     @property
     def is_suspect(self) -> bool:
-        return self._origin.message.headers.get(sapparchi.SUSPECT) is True
+        return self.origin.message.headers.get(sapparchi.SUSPECT) is True
+
+    def held_s(self, now_s: float) -> float:
+        """How long the bundle that it came in is in our hands; 0 for what came alone."""
+        return now_s - self.origin.whole.opened_s if isinstance(self.origin, PartDelivery) else 0.0
 
     def settle(self, how: Settlement = Settlement.ACK) -> bool:
-        return self._origin.settle(how)
+        return self.origin.settle(how)
 
     def as_it_came(self) -> Message:
         """For sending it to ourselves once more."""
-        came = self._origin.message
+        came = self.origin.message
         return came if came.message_id else msgspec.structs.replace(came, message_id=message_id_of(self.request))
 
 
@@ -142,7 +147,8 @@ class RoutedOffer(Offer):
         self._tell(delivery, failure(Outcome.REFUSED, result.failure(why)))
 
     def _tell(self, delivery: Delivery, answer: Answer) -> None:
-        self._answerer.answer(_routed(delivery).request, delivery, answer)
+        routed = _routed(delivery)
+        self._answerer.answer(routed.request, routed.origin, answer)
 
     # --- Not here, not now ----------------------------------------------------------------------
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from canoa.broker.bundled import opened
 from canoa.broker.port import HeaderValue, Message
 from canoa.errors import PayloadTooLarge, Undecodable, WrongUse
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.urn import ACTION_PREFIX, action_name
 from canoa.wire import packing, result, sapparchi, task, trace
+from canoa.wire.bundle import is_bundle
 from canoa.wire.codec import ContentType
 from canoa.wire.sapparchi import NodeMessage
 from canoa.worker.answering import failure
 from canoa.worker.routed import RoutedDelivery, RoutedOffer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from canoa.broker.port import Delivery
     from canoa.worker.answering import Answerer
@@ -54,7 +57,18 @@ class Unicast:
         self._offers = offers
         self._answerer = answerer
         self._settler = settler
+        self._loop = asyncio.get_running_loop()
         self._max_bytes = 2 * max_payload_bytes + ENVELOPE_BYTES
+
+    def parts(self, delivery: Delivery) -> Sequence[Delivery]:
+        """What came with it: itself, or all that a bundle holds. None of a bundle that cannot be read."""
+        if not is_bundle(delivery.message):
+            return (delivery,)
+        try:
+            return opened(delivery, now_s=self._loop.time())
+        except (Undecodable, PayloadTooLarge) as exc:
+            self._refuse(delivery, b"", exc)
+            return ()
 
     def open(self, delivery: Delivery) -> tuple[RoutedOffer, RoutedDelivery] | None:
         """The action and its task. None: there is none, and whoever can be told was told."""

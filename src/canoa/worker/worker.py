@@ -28,7 +28,7 @@ from canoa.logs import get_logger
 from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
 from canoa.worker.cancelled import CancelledTasks
 from canoa.worker.driving import Interruption
-from canoa.worker.gate import Gate, Permit
+from canoa.worker.gate import HOLD_S, Gate, Permit
 from canoa.worker.health_page import health_page
 from canoa.worker.joining import Joined
 from canoa.worker.journal import Journal
@@ -38,6 +38,7 @@ from canoa.worker.node import Identity
 from canoa.worker.offer import Offer
 from canoa.worker.pooled import PoolOffer
 from canoa.worker.progress import ProgressTeller
+from canoa.worker.routed import RoutedDelivery
 from canoa.worker.running import Runner, processors
 from canoa.worker.settling import Settler
 from canoa.worker.sharing import SharedLimits
@@ -45,13 +46,14 @@ from canoa.worker.sharing import SharedLimits
 if TYPE_CHECKING:
     from canoa.app import Canoa
     from canoa.broker.port import Broker, Consumer
-    from canoa.worker.routed import RoutedDelivery, RoutedOffer
+    from canoa.worker.routed import RoutedOffer
 
 log = get_logger(__name__)
 
 Job: TypeAlias = tuple[Offer, Delivery, Permit | None]
 
 TUNE_EVERY_S = 0.2
+LET_GO_EVERY_S = 5.0
 
 MAX_TASK_ID_BYTES = 255
 """What AMQP allows for a message id. A cancellation of anything longer is noise, and is not remembered."""
@@ -121,6 +123,7 @@ class Worker:
         self._joined = self._new_joined() if settings.join else None
         self._cancels: Consumer | None = None
         self._has_suspect = False
+        self._look_again_s = 0.0  # by the loop's clock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_stopping = False
@@ -259,6 +262,10 @@ class Worker:
     def _on_routed(self, offer: RoutedOffer, delivery: RoutedDelivery) -> None:
         if delivery.is_suspect:
             self._on_suspect(offer, delivery)
+        elif delivery.redelivered and not self._is_stopping:
+            # It never runs as it is, but is counted first; at once, since its bundle is not acknowledged before.
+            self._settler.took()
+            self._runner.look(offer, delivery)
         else:
             self._on_delivery(offer, self._lane_of(offer), delivery)
 
@@ -335,6 +342,19 @@ class Worker:
                     await offer.consumers[0].set_prefetch(wanted)
             if self._joined is not None:
                 await self._joined.tune()
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """What cannot start for long comes again by itself: its bundle must not stay unacknowledged for so long."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._look_again_s:
+            return
+        self._look_again_s = now_s + LET_GO_EVERY_S
+        for lane in (self._main, self._cpu):
+            for offer, delivery, permit in lane.take_waiting(partial(_is_held, now_s)):
+                offer.wait(delivery, 0.0)
+                if permit is not None:
+                    permit.release()
 
     # --- Ending -------------------------------------------------------------------------------------
 
@@ -402,6 +422,12 @@ class Worker:
         except TimeoutError:
             return False
         return True
+
+
+def _is_held(now_s: float, job: Job) -> bool:
+    """In a bundle, for too long."""
+    _, delivery, _ = job
+    return isinstance(delivery, RoutedDelivery) and delivery.held_s(now_s) > HOLD_S
 
 
 def _hand_back(offer: Offer, delivery: Delivery, permit: Permit | None) -> None:

@@ -99,13 +99,13 @@ class Site:
         self._stack = AsyncExitStack()
         self._managers: list[AsyncExitStack] = []
         self.broker: Broker
-        self._reply_to = f"test.reply.{new_client_id()}"
+        self.reply_to = f"test.reply.{new_client_id()}"
 
     async def __aenter__(self) -> Site:
         self.broker = self.app.new_broker("test")
         await self.broker.open()
         self._stack.push_async_callback(self.broker.aclose)
-        await self._listen(self._reply_to, self.replies, [Queue(name=self._reply_to, expires_s=60)])
+        await self._listen(self.reply_to, self.replies, [Queue(name=self.reply_to, expires_s=60)])
         name = f"test.final.{new_client_id()}"
         bound = Binding(exchange="amq.topic", queue=name, key=topology.FINAL_RESULTS)
         await self._listen(name, self.finals, [Queue(name=name, expires_s=60), bound])
@@ -171,7 +171,7 @@ class Site:
         return request.id
 
     async def publish(self, body: bytes, *, message_id: str, headers: dict[str, HeaderValue] | None = None) -> None:
-        message = Message(body=body, message_id=message_id, reply_to=self._reply_to, headers=headers or {})
+        message = Message(body=body, message_id=message_id, reply_to=self.reply_to, headers=headers or {})
         await self.broker.publish(Publication(message=message, key=topology.TASK_REQUESTS))
 
     async def reply(self, task_id: str) -> Message:

@@ -14,7 +14,7 @@ from canoa.broker import topology
 from canoa.broker.port import HeaderValue, Message, Publication, Settlement
 from canoa.urn import action_urn
 from canoa.vocabulary import ActionName
-from canoa.wire import sapparchi
+from canoa.wire import bundle, sapparchi
 from canoa.wire.sapparchi import Heartbeat, NodeMessage, Registration, RegistrationAck
 
 if TYPE_CHECKING:
@@ -89,11 +89,15 @@ class BareManager:
         request_id: str | None = None,
     ) -> str:
         """One request, as a manager of ours writes it. Returns its id."""
-        request_id = request_id or sapparchi.request_id(TASK_ID, 0, 1, next(_numbers))
-        text = "{}" if data is msgspec.UNSET else msgspec.json.encode(data).decode()
-        body = NodeMessage(action_to=action_urn(ActionName(action)), request_id=request_id, message_data=text)
-        await self.send_raw(sapparchi.encode(body), node=node, headers=headers, message_id=request_id)
-        return request_id
+        message = asking(action, data, node=node, headers=headers, request_id=request_id)
+        await self.broker.publish(Publication(message=message, exchange=topology.NODE_UNICAST, key=""))
+        return message.message_id or ""
+
+    async def send_together(self, *messages: Message, node: str = NODE) -> list[str]:
+        """All of them as one. Returns their ids."""
+        [(message, _)] = bundle.packed(messages)
+        await self.broker.publish(Publication(message=message, key=topology.node_queue_name(node)))
+        return [each.message_id or "" for each in messages]
 
     async def send_raw(
         self, body: bytes, *, node: str = NODE, headers: Mapping[str, HeaderValue] | None = None, message_id: str = "m"
@@ -111,9 +115,34 @@ class BareManager:
     async def answers(self, count: int) -> list[Answered]:
         return [_answered(each.message) for each in await self._answers.take(count)]
 
+    async def answers_together(self, count: int) -> list[Answered]:
+        """That many, in however many messages they come."""
+        found: list[Answered] = []
+        while len(found) < count:
+            message = (await self._answers.take_one()).message
+            parts = bundle.parts(message) if bundle.is_bundle(message) else [message]
+            found += map(_answered, parts)
+        return found
+
     @property
     def answer_count(self) -> int:
+        """Messages: one that holds many counts once."""
         return len(self._answers.deliveries)
+
+
+def asking(
+    action: str,
+    data: Any = msgspec.UNSET,
+    *,
+    node: str = NODE,
+    headers: Mapping[str, HeaderValue] | None = None,
+    request_id: str | None = None,
+) -> Message:
+    """A request, as a manager of ours writes it."""
+    request_id = request_id or sapparchi.request_id(TASK_ID, 0, 1, next(_numbers))
+    text = "{}" if data is msgspec.UNSET else msgspec.json.encode(data).decode()
+    body = NodeMessage(action_to=action_urn(ActionName(action)), request_id=request_id, message_data=text)
+    return Message(body=sapparchi.encode(body), message_id=request_id, headers={"nodeId": node, **(headers or {})})
 
 
 def _notice(exchange: str, key: str, body: bytes) -> Publication:

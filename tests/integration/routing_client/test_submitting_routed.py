@@ -9,7 +9,7 @@ import pytest
 from tests.integration.routing_client.plant import WITHIN_S, Plant, Samples
 
 from canoa import ActionFailed, Canoa, TaskCancelled
-from canoa.errors import NobodyManages, UnknownPlan
+from canoa.errors import CanoaError, NobodyManages, UnknownPlan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,3 +132,17 @@ async def test_on_the_memory_broker_the_error_names_canoa_up(tmp_path: Path) -> 
 
         with pytest.raises(NobodyManages, match="canoa up"):
             await session.submit_plan("anything", {})
+
+
+async def test_calls_that_are_started_together_are_each_answered(plant: Plant) -> None:
+    routed = plant.total.using(dispatch="routed")
+    refused = plant.fetch.using(dispatch="routed")
+
+    answers = await asyncio.gather(
+        *(routed.call(Samples([float(number)])) for number in range(200)),
+        refused.call(7),  # type: ignore[arg-type]
+        return_exceptions=True,
+    )
+
+    assert answers[:200] == [float(number) for number in range(200)]
+    assert isinstance(answers[200], CanoaError)

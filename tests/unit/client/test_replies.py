@@ -9,9 +9,11 @@ import pytest
 
 from canoa.broker.port import Message, Publication
 from canoa.client.handle import Handle
+from canoa.client.metrics import METRICS
 from canoa.client.replies import Kept, Replies
 from canoa.errors import DeliveryUnknown
 from canoa.vocabulary import ActionName, TaskId
+from canoa.wire import bundle
 
 
 class Caller:
@@ -75,3 +77,46 @@ async def test_handles_of_one_task_all_hear_its_end_except_the_one_that_gave_up(
     for handle in (second, third):
         with pytest.raises(DeliveryUnknown, match="the app was closed"):
             await handle.result()
+
+
+class Reply:
+    """A delivery to the session's queue."""
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+
+
+def answered(replies: Replies, *names: str) -> None:
+    """Together, as managers do."""
+    answers = [Message(body=name.encode(), correlation_id=name, type="ok") for name in names]
+    [(message, _)] = bundle.packed(answers)
+    replies.on_reply(cast("Any", Reply(message)))
+
+
+async def test_every_answer_of_a_bundle_is_heard_and_a_second_one_is_a_duplicate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(METRICS, "duplicates", 0)
+    replies = Replies(1000)
+    handles = [expected(replies, name, is_kept=False)[0] for name in ("1", "2", "3")]
+
+    answered(replies, "1", "2", "1")
+
+    assert [handle.is_done for handle in handles] == [True, True, False]
+    assert [await handle.result() for handle in handles[:2]] == [1, 2]
+    assert METRICS.duplicates == 1
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"\x91" * 10_000, b"\xdd\xff\xff\xff\xff", b"x" * 300_000])
+async def test_a_bundle_that_cannot_be_read_is_counted_and_ends_no_handle(
+    monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    monkeypatch.setattr(METRICS, "refused", 0)
+    replies = Replies(1000)
+    handle, _ = expected(replies, "1", is_kept=False)
+
+    replies.on_reply(cast("Any", Reply(Message(body=body, content_type=bundle.CONTENT_TYPE, correlation_id="1"))))
+
+    assert (METRICS.refused, handle.is_done) == (1, False)
+    answered(replies, "1")
+    assert await handle.result() == 1

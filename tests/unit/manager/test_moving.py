@@ -79,7 +79,7 @@ async def test_a_payment_goes_along_with_the_next_move() -> None:
     book = Book()
     moves = new_moving(book)
 
-    moves.pay("key")
+    moves.pay(["key"])
     await moves.apply(move("1"))
 
     assert book.groups == [[move("1"), Paid(key="key")]]
@@ -91,8 +91,7 @@ async def test_payments_that_nothing_goes_along_with_are_written_soon(monkeypatc
     book = Book()
     moves = new_moving(book)
 
-    for key in "abc":
-        moves.pay(key)
+    moves.pay("abc")
 
     await asyncio.wait_for(book.is_written.wait(), 5)
     assert {paid.key for paid in book.groups[0] if isinstance(paid, Paid)} == set("abc")
@@ -102,7 +101,7 @@ async def test_payments_are_not_lost_with_a_group_that_failed(monkeypatch: pytes
     monkeypatch.setattr(moving, "PAY_WITHIN_S", 0.01)
     book = Book()
     moves = new_moving(book)
-    moves.pay("key")
+    moves.pay(["key"])
 
     book.trouble = StoreUnreachable("no link")
     with pytest.raises(StoreUnreachable):
@@ -118,7 +117,7 @@ async def test_a_payment_that_no_store_can_keep_is_given_up(monkeypatch: pytest.
     book = Book()
     moves = new_moving(book)
     book.trouble = WrongUse("a payment that no store can keep")
-    moves.pay("bad")
+    moves.pay(["bad"])
     await asyncio.wait_for(book.is_refused.wait(), 5)
 
     book.trouble = None

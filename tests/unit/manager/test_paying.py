@@ -10,16 +10,23 @@ import pytest
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.errors import BrokerUnreachable, Unroutable, WrongUse
+from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import StepEnd, StepLost, Verdict
 from canoa.manager import sending
 from canoa.manager.metrics import ManagerStats
 from canoa.manager.sending import Sender
 from canoa.store.routed_port import Moved, Owed
+from canoa.vocabulary import TaskId
+from canoa.wire import bundle, routed, sapparchi
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from canoa.broker.port import PublishOutcome
+
+
+BUNDLING = {"bundling", "other"}
+"""Nodes that take bundles."""
 
 
 class Post:
@@ -27,9 +34,11 @@ class Post:
 
     def __init__(self) -> None:
         self.posted: list[Callable[[PublishOutcome], None]] = []
+        self.publications: list[Publication] = []
 
     def post(self, publication: Publication, on_outcome: Callable[[PublishOutcome], None]) -> None:
         self.posted.append(on_outcome)
+        self.publications.append(publication)
 
 
 class Moves:
@@ -43,8 +52,8 @@ class Moves:
         self.moves.append(move)
         on_answer(Moved(verdict=Verdict.TAKEN))
 
-    def pay(self, key: str) -> None:
-        self.paid.append(key)
+    def pay(self, keys: Iterable[str]) -> None:
+        self.paid.extend(keys)
 
 
 def owed(key: str = "task.0.1.1", exchange: str = topology.NODE_UNICAST) -> Owed:
@@ -63,11 +72,23 @@ def moves() -> Moves:
 
 @pytest.fixture
 async def sender(post: Post, moves: Moves) -> Sender:
-    return Sender(post, None, moves, stats=ManagerStats())  # type: ignore[arg-type]  # what is used of them
+    return Sender(
+        post,  # type: ignore[arg-type]  # what is used of them
+        None,  # type: ignore[arg-type]
+        moves,  # type: ignore[arg-type]
+        stats=ManagerStats(),
+        takes_bundles=BUNDLING.__contains__,
+    )
+
+
+async def sent(sender: Sender, *owed: Owed) -> None:
+    """At the end of the turn of the loop."""
+    sender.send(owed)
+    await asyncio.sleep(0)
 
 
 async def test_what_the_broker_took_is_paid(sender: Sender, post: Post, moves: Moves) -> None:
-    sender.send([owed()])
+    await sent(sender, owed())
     assert moves.paid == []
 
     post.posted[0](None)
@@ -77,7 +98,7 @@ async def test_what_the_broker_took_is_paid(sender: Sender, post: Post, moves: M
 
 
 async def test_a_step_for_a_node_without_a_queue_is_lost_to_it(sender: Sender, post: Post, moves: Moves) -> None:
-    sender.send([owed()])
+    await sent(sender, owed())
     post.posted[0](Unroutable("no queue"))
 
     [move] = moves.moves
@@ -87,7 +108,7 @@ async def test_a_step_for_a_node_without_a_queue_is_lost_to_it(sender: Sender, p
 
 
 async def test_a_step_that_no_message_can_carry_is_refused(sender: Sender, post: Post, moves: Moves) -> None:
-    sender.send([owed()])
+    await sent(sender, owed())
     post.posted[0](WrongUse("too many headers"))
 
     [move] = moves.moves
@@ -96,7 +117,7 @@ async def test_a_step_that_no_message_can_carry_is_refused(sender: Sender, post:
 
 
 async def test_an_answer_for_a_caller_who_is_gone_is_owed_no_longer(sender: Sender, post: Post, moves: Moves) -> None:
-    sender.send([owed("task.0.reply.gone", exchange="")])
+    await sent(sender, owed("task.0.reply.gone", exchange=""))
     post.posted[0](Unroutable("no queue"))
 
     assert (moves.moves, moves.paid) == ([], ["task.0.reply.gone"])
@@ -106,7 +127,7 @@ async def test_what_could_not_be_sent_is_sent_again(
     sender: Sender, post: Post, moves: Moves, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "REPEAT_AFTER_S", 0.0)
-    sender.send([owed()])
+    await sent(sender, owed())
     post.posted[0](BrokerUnreachable("no link"))
     await asyncio.sleep(0.01)
 
@@ -120,18 +141,18 @@ async def test_what_cannot_be_sent_for_long_is_left_to_whoever_looks_for_it(
 ) -> None:
     monkeypatch.setattr(sending, "REPEAT_AFTER_S", 0.0)
     monkeypatch.setattr(sending, "KEEP_TRYING_S", 0.0)
-    sender.send([owed("old")])
+    await sent(sender, owed("old"))
     assert post.posted == []
     monkeypatch.setattr(sending, "KEEP_TRYING_S", 10.0)
 
-    sender.send([owed("new")])
+    await sent(sender, owed("new"))
 
     assert (sender.in_hand, len(post.posted), moves.paid) == (1, 1, [])
 
 
 async def test_what_is_in_hand_is_not_sent_twice(sender: Sender, post: Post) -> None:
-    sender.send([owed()])
-    sender.send([owed()])
+    await sent(sender, owed())
+    await sent(sender, owed())
 
     assert len(post.posted) == 1
 
@@ -142,7 +163,7 @@ async def test_deliveries_are_acknowledged_later_while_the_broker_takes_nothing(
     monkeypatch.setattr(sending, "MAX_IN_HAND", 1)
     settled: list[str] = []
     sender.when_roomy(lambda: settled.append("first"))
-    sender.send([owed()])
+    await sent(sender, owed())
 
     sender.when_roomy(lambda: settled.append("second"))
     assert settled == ["first"]
@@ -161,3 +182,105 @@ async def test_stopping_waits_a_moment_for_what_is_on_its_way(sender: Sender, po
     await asyncio.wait_for(stopping, 1)
 
     assert moves.paid == ["task.0.1.1"]
+
+
+# --- Bundles ----------------------------------------------------------------------------------------------
+
+
+def step(number: int, node_id: str = "bundling") -> Owed:
+    key = f"task.{number}.1.1"
+    message = Message(body=b"%d" % number, message_id=key, headers={sapparchi.NODE_ID: node_id}, persistent=False)
+    return Owed(key=key, publication=Publication(message=message, exchange=topology.NODE_UNICAST, key=""))
+
+
+def reply(number: int, queue: str = "canoa.reply.1") -> Owed:
+    message = Message(body=b"%d" % number, correlation_id=f"{number}", persistent=False)
+    publication = Publication(message=message, key=queue, mandatory=False)
+    return Owed(key=f"{queue}.{number}", publication=publication)
+
+
+def final(number: int) -> Owed:
+    return Owed(key=f"final.{number}", publication=routed.final_result(TaskId(f"{number}"), b"{}", Outcome.OK))
+
+
+def bodies(publication: Publication) -> list[bytes]:
+    return [part.body for part in bundle.parts(publication.message)]
+
+
+async def test_what_is_owed_to_one_node_at_once_goes_as_one_message(sender: Sender, post: Post, moves: Moves) -> None:
+    sender.send([step(0), step(1, "other")])
+    sender.send([step(2), step(3, "other"), step(4)])
+    await asyncio.sleep(0)
+
+    assert [(each.exchange, each.key, each.mandatory, bodies(each)) for each in post.publications] == [
+        ("", topology.node_queue_name("bundling"), True, [b"0", b"2", b"4"]),
+        ("", topology.node_queue_name("other"), True, [b"1", b"3"]),
+    ]
+    post.posted[0](None)
+    assert moves.paid == ["task.0.1.1", "task.2.1.1", "task.4.1.1"]
+    assert sender.in_hand == 2
+
+
+async def test_a_node_that_did_not_say_that_it_takes_bundles_gets_none(sender: Sender, post: Post) -> None:
+    await sent(sender, step(0, "foreign"), step(1, "foreign"))
+
+    assert [each.exchange for each in post.publications] == [topology.NODE_UNICAST] * 2
+    assert [each.message.body for each in post.publications] == [b"0", b"1"]
+
+
+async def test_a_lone_step_goes_as_published(sender: Sender, post: Post) -> None:
+    await sent(sender, step(0), reply(0))
+
+    assert {(each.exchange, each.message.body) for each in post.publications} == {
+        (topology.NODE_UNICAST, b"0"),
+        ("", b"0"),
+    }
+
+
+async def test_final_results_are_published_one_by_one(sender: Sender, post: Post) -> None:
+    await sent(sender, final(0), final(1), final(2))
+
+    assert [(each.exchange, each.message.body) for each in post.publications] == [(topology.AMQ_TOPIC, b"{}")] * 3
+
+
+async def test_replies_go_together_to_sessions_and_one_by_one_to_others(sender: Sender, post: Post) -> None:
+    await sent(sender, reply(0), reply(1), reply(2, "of.another.make"), reply(3, "of.another.make"))
+
+    alone, together = post.publications[:2], post.publications[2]
+    assert [(each.key, each.message.body) for each in alone] == [("of.another.make", b"2"), ("of.another.make", b"3")]
+    assert (together.key, together.mandatory, bodies(together)) == ("canoa.reply.1", False, [b"0", b"1"])
+
+
+async def test_all_steps_of_a_bundle_for_a_node_without_a_queue_are_lost_to_it(
+    sender: Sender, post: Post, moves: Moves
+) -> None:
+    await sent(sender, step(0), step(1))
+
+    post.posted[0](Unroutable("no queue"))
+
+    assert [(type(move), move.step) for move in moves.moves] == [(StepLost, 0), (StepLost, 1)]
+    assert moves.paid == ["task.0.1.1", "task.1.1.1"]
+
+
+async def test_a_bundle_that_could_not_be_sent_is_sent_again(
+    sender: Sender, post: Post, moves: Moves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "REPEAT_AFTER_S", 0.0)
+    await sent(sender, step(0), step(1))
+    post.posted[0](BrokerUnreachable("no link"))
+    await asyncio.sleep(0.01)
+
+    assert [bodies(each) for each in post.publications] == [[b"0", b"1"]] * 2
+    post.posted[1](None)
+    assert moves.paid == ["task.0.1.1", "task.1.1.1"]
+
+
+async def test_what_is_owed_when_it_stops_is_still_sent(sender: Sender, post: Post, moves: Moves) -> None:
+    sender.send([step(0), step(1)])
+    stopping = asyncio.ensure_future(sender.stop())
+    await asyncio.sleep(0)
+
+    post.posted[0](None)
+    await asyncio.wait_for(stopping, 1)
+
+    assert moves.paid == ["task.0.1.1", "task.1.1.1"]

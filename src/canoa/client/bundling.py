@@ -1,0 +1,72 @@
+"""Requests to managers that go out together: as bundles, where every one hears its own outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from canoa.broker import topology
+from canoa.broker.port import Publication
+from canoa.errors import CanoaError, WrongUse
+from canoa.wire.bundle import packed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from canoa.broker.port import Broker, PublishOutcome
+
+    OnOutcome: TypeAlias = Callable[[PublishOutcome], None]
+
+
+class Requests:
+    """What is posted in one turn of the event loop goes together at its end, in order."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._loop = asyncio.get_running_loop()
+        self._posted: list[tuple[Publication, OnOutcome]] = []
+
+    def post(self, publication: Publication, on_outcome: OnOutcome) -> None:
+        """As `Broker.post`; what the protocol cannot carry is an outcome, too (`WrongUse`)."""
+        if not self._posted:
+            self._loop.call_soon(self._post_all)
+        self._posted.append((publication, on_outcome))
+
+    def _post_all(self) -> None:
+        posted, self._posted = self._posted, []
+        at = 0
+        for bundle, count in bundles([publication for publication, _ in posted]):
+            self._post(bundle, [on_outcome for _, on_outcome in posted[at : at + count]])
+            at += count
+
+    def _post(self, bundle: Publication, hearing: list[OnOutcome]) -> None:
+        tell = hearing[0] if len(hearing) == 1 else partial(_tell_all, hearing)
+        try:
+            self._broker.post(bundle, tell)
+        except CanoaError as exc:
+            tell(exc)
+        except ValueError as exc:
+            tell(WrongUse(f"it cannot be sent: {exc}"))
+
+
+async def publish_all(broker: Broker, publications: Sequence[Publication]) -> list[PublishOutcome]:
+    """As `Broker.publish_many`, with what goes to the managers in bundles."""
+    if not publications or publications[0].key != topology.TASK_REQUESTS:
+        return await broker.publish_many(publications)
+    together = bundles(publications)
+    outcomes = await broker.publish_many([bundle for bundle, _ in together])
+    return [outcome for outcome, (_, count) in zip(outcomes, together, strict=True) for _ in range(count)]
+
+
+def bundles(requests: Sequence[Publication]) -> list[tuple[Publication, int]]:
+    """As few as can carry them, in order, each with how many it carries."""
+    return [
+        (Publication(message=message, key=topology.TASK_REQUESTS), count)
+        for message, count in packed([each.message for each in requests])
+    ]
+
+
+def _tell_all(hearing: Sequence[OnOutcome], outcome: PublishOutcome) -> None:
+    for tell in hearing:
+        tell(outcome)

@@ -1,0 +1,69 @@
+"""Bundles that come to a manager, taken apart a few at a time.
+
+A bundle counts as one delivery to the broker, so its prefetch alone would let in a hundred times as much: whatever came
+later, and answers above all, would stand behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from canoa.broker.bundled import Whole, opened
+from canoa.errors import CanoaError
+from canoa.wire.bundle import is_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from canoa.broker.port import Delivery
+
+ROOM: Final = 1000
+"""Parts in hand before the next bundle waits: two groups, one that is written and one that comes."""
+
+
+class Opener:
+    """`take` gets whatever came, one by one; `refuse` a delivery that only says that it is a bundle."""
+
+    def __init__(self, take: Callable[[Delivery], None], refuse: Callable[[Delivery, CanoaError], None]) -> None:
+        self._take = take
+        self._refuse = refuse
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Delivery] = deque()
+        self._open: list[Whole] = []
+        self._is_opening = False
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        if is_bundle(delivery.message):
+            self._waiting.append(delivery)
+            self._open_some()
+        else:
+            self._take(delivery)
+
+    def _open_some(self) -> None:
+        if self._is_opening:  # one that ended at once, of which the loop below knows
+            return
+        self._is_opening = True
+        try:
+            while self._waiting and self._has_room():
+                delivery = self._waiting.popleft()
+                if not delivery.is_settled:
+                    self._take_apart(delivery)
+        finally:
+            self._is_opening = False
+
+    def _has_room(self) -> bool:
+        # Those whose link is gone never end here: their parts are somebody else's.
+        self._open = [each for each in self._open if each.left and not each.delivery.is_settled]
+        return sum(each.left for each in self._open) < ROOM
+
+    def _take_apart(self, delivery: Delivery) -> None:
+        try:
+            parts = opened(delivery, now_s=self._loop.time(), on_end=self._open_some)
+        except CanoaError as exc:
+            self._refuse(delivery, exc)
+            return
+        self._open.append(parts[0].whole)
+        for part in parts:
+            self._take(part)
