@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -12,7 +12,7 @@ from canoa.execution.plan import Plan
 from canoa.execution.step_moves import AttemptRow, StepState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from canoa.vocabulary import NodeId
 
@@ -26,12 +26,13 @@ OPEN: Final = frozenset({BLOCKED, WAITING, SENT})
 MAX_STORY: Final = 50
 """Sends of one step that are remembered. The first ones are left out: a step may look for a node for an hour."""
 
-_encode_story = msgspec.msgpack.Encoder().encode
-_decode_story = msgspec.msgpack.Decoder(list[AttemptRow]).decode
+encode_story = msgspec.msgpack.Encoder().encode
+decode_story = msgspec.msgpack.Decoder(list[AttemptRow]).decode
 
 
 class StepRecord(msgspec.Struct, gc=False):
-    """A row of `steps`, in the order of its columns. Of a loaded one the output is not known."""
+    """A row of `steps`, in the order of its columns. Of a loaded one the output is not known. A step to which nothing
+    has happened yet has no row: it is as its plan says, and `BLOCKED`."""
 
     task_id: str
     step: int
@@ -46,14 +47,9 @@ class StepRecord(msgspec.Struct, gc=False):
     limit_ms: int | None = None  # when the attempt that is out has timed out; None: never
     ended_ms: int | None = None
     error: str | None = None
-    story: bytes = b"\x90"  # an empty list
+    story: list[AttemptRow] = []  # every time that it was sent; packed in the row
     output: bytes | None = None
-
-    def attempts(self) -> list[AttemptRow]:
-        return _decode_story(self.story) if self.send else []
-
-    def tell(self, story: Sequence[AttemptRow]) -> None:
-        self.story = _encode_story(story[-MAX_STORY:])
+    is_stored: bool = False  # it has a row
 
     @property
     def is_open(self) -> bool:
@@ -72,6 +68,16 @@ class Outline(msgspec.Struct, frozen=True):
     plan: Plan
     before: tuple[tuple[int, ...], ...]
     behind: tuple[tuple[int, ...], ...]
+
+
+def steps_of(task_id: str, outline: Outline, rows: Iterable[Iterable[Any]]) -> list[StepRecord]:
+    """All steps of a task. `rows`: those of it in the store, without their outputs."""
+    steps = [StepRecord(task_id, at, BLOCKED) for at in range(len(outline.before))]
+    for *values, story in rows:
+        step = StepRecord(*values)
+        step.story, step.is_stored = decode_story(story), True
+        steps[step.step] = step
+    return steps
 
 
 _encode_plan = msgspec.json.Encoder(order="deterministic").encode

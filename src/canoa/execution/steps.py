@@ -7,7 +7,7 @@ Times are arguments, chance is passed in. Who loads and writes the rows is in `s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,6 +19,8 @@ from canoa.execution.step_records import (
     BLOCKED,
     ENDED,
     LOST,
+    MAX_STORY,
+    OPEN,
     RETURNED,
     SENT,
     SKIPPED,
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from canoa.execution.step_moves import Choice, Route, StepDue
     from canoa.execution.step_settings import StepSettings
 
+_OK: Final = Outcome.OK.value  # a member's `value` is slow to look up
+
 
 class Course:
     """One routed task on its way. `steps` are all of its rows, in the plan's order; `is_open` is the task's."""
@@ -66,7 +70,6 @@ class Course:
         self.steps = steps
         self.is_open = is_open
         self.touched: dict[int, StepRecord] = {}
-        self._stories: dict[int, list[AttemptRow]] = {}  # those that were read, as they are now
         self._route = route
         self._settings = settings
         self._random = random
@@ -77,7 +80,8 @@ class Course:
     def begin(self, now_ms: int, *, not_before_ms: int | None = None) -> Effect:
         """Of new rows. A plan with an action that nobody ever offered is refused before anything runs."""
         self._effect = Effect(action=self.outline.plan.steps[0].action)
-        unknown = [at for at in range(len(self.steps)) if not self._route.is_known(self._action(at))]
+        is_known = self._route.is_known
+        unknown = [at for at, step in enumerate(self.outline.plan.steps) if not is_known(step.action)]
         for at in unknown:
             self._refuse_unknown(at, now_ms)
         if unknown:
@@ -90,7 +94,7 @@ class Course:
         step = self._out(move)
         if step is None:
             return self._refused(move)
-        self._close(step, move.outcome.value, move.now_ms, told=move)
+        self._close(step, _OK if move.outcome is Outcome.OK else move.outcome.value, move.now_ms, told=move)
         if move.outcome is Outcome.OK:
             step.output = move.output
             self._end(step.step, Outcome.OK, None, now_ms=move.now_ms)
@@ -171,7 +175,7 @@ class Course:
         step = self._at(move.step)
         if step is None:
             return Effect(verdict=Verdict.UNKNOWN)
-        story = self.story(step.step)
+        story = step.story
         place = len(story) - 1 - (step.send - move.send)
         if not 0 <= place < len(story):
             return Effect(verdict=Verdict.LATE)
@@ -210,18 +214,17 @@ class Course:
 
     def _send_from(self, step: StepRecord, now_ms: int) -> None:
         """Its time begins anew."""
-        story = self.story(step.step)
+        last = step.story[-1]
         if step.limit_ms is not None:
-            step.limit_ms = now_ms + max(0, step.limit_ms - story[-1].sent_ms)
-        story[-1] = msgspec.structs.replace(story[-1], sent_ms=now_ms)
-        step.tell(story)
+            step.limit_ms = now_ms + max(0, step.limit_ms - last.sent_ms)
+        step.story[-1] = msgspec.structs.replace(last, sent_ms=now_ms)
 
     def _limit_now_ms(self, step: StepRecord) -> int | None:
         """A step stands in its node's queue while others run. So its time begins anew with every answer of its node,
         within reason, and with the first look of a manager, who cannot know what was answered before."""
         if step.limit_ms is None:
             return None
-        sent_ms = self.story(step.step)[-1].sent_ms
+        sent_ms = step.story[-1].sent_ms
         queued_until_ms = sent_ms + round(self._settings.queue_timeout_s * 1000)
         since_ms = self._route.since_ms()
         answered_ms = self._route.answered_ms(NodeId(step.node_id or "")) or sent_ms
@@ -263,12 +266,11 @@ class Course:
 
     def _dispatch(self, step: StepRecord, now_ms: int) -> None:
         action = self._action(step.step)
-        story = self.story(step.step)
         choice = self._route.choose(
-            action, avoid=avoided(story, step.attempt), now_ms=now_ms, retries_left=self._retries_left(step)
+            action, avoid=avoided(step.story, step.attempt), now_ms=now_ms, retries_left=self._retries_left(step)
         )
         if choice is not None:
-            self._send(step, choice, story, now_ms)
+            self._send(step, choice, now_ms)
         elif not self._route.is_known(action):
             self._refuse_unknown(step.step, now_ms)
         elif self._has_waited_too_long(step, now_ms):
@@ -276,7 +278,7 @@ class Course:
         else:
             self._wait(step, now_ms + look_again_ms(step, now_ms), now_ms)
 
-    def _send(self, step: StepRecord, choice: Choice, story: list[AttemptRow], now_ms: int) -> None:
+    def _send(self, step: StepRecord, choice: Choice, now_ms: int) -> None:
         planned = self.outline.plan.steps[step.step]
         timeout_s = choice.timeout_s if planned.timeout_s is None else planned.timeout_s
         step.state = SENT
@@ -285,8 +287,8 @@ class Course:
         step.retries = choice.retries if planned.retries is None else planned.retries
         step.limit_ms = None if timeout_s is None else now_ms + self._limit_ms(timeout_s)
         sent = AttemptRow(attempt=step.attempt, node_id=choice.node_id, why=choice.why, sent_ms=now_ms)
-        story.append(sent)
-        step.tell(story)
+        step.story.append(sent)
+        del step.story[:-MAX_STORY]
         self._arm(step, step.limit_ms, now_ms)
         self._effect.sends.append(step.step)
 
@@ -303,7 +305,7 @@ class Course:
     def _wait_again(self, step: StepRecord, why: str, now_ms: int) -> None:
         """After a loss. One soon after sending says that the way is closed, and the wait goes on; a late one may be
         the step's own doing, and begins a new wait, but not for ever."""
-        story = self.story(step.step)
+        story = step.story
         travel_ms = self._settings.travel_s * 1000
         of_attempt = [each for each in story if each.attempt == step.attempt and each.outcome in (LOST, RETURNED)]
         late = [each for each in of_attempt if each.outcome == LOST and out_for_ms(each) >= travel_ms]
@@ -338,21 +340,23 @@ class Course:
         self, step: StepRecord, outcome: str, now_ms: int, *, error: str | None = None, told: StepEnd | None = None
     ) -> None:
         """The attempt that is out, is not any more."""
-        story = self.story(step.step)
-        last = story[-1]
-        story[-1] = msgspec.structs.replace(
-            last,
-            started_ms=told.started_ms if told else None,
+        last = step.story[-1]
+        step.story[-1] = AttemptRow(
+            attempt=last.attempt,
+            node_id=last.node_id,
+            why=last.why,
+            sent_ms=last.sent_ms,
+            started_ms=told.started_ms if told is not None else None,
             ended_ms=now_ms if told is None or told.ended_ms is None else told.ended_ms,
             outcome=outcome,
-            error=told.error if told else error,
+            error=told.error if told is not None else error,
         )
-        step.tell(story)
-        self._effect.closed.append(self._request_id(step))
-        self._effect.step_outcome = outcome
-        self._effect.step = self.outline.plan.steps[step.step].name
+        effect = self._effect
+        effect.closed.append(self._request_id(step))
+        effect.step_outcome = outcome
+        effect.step = self.outline.plan.steps[step.step].name
         if told is not None and told.started_ms is not None:
-            self._effect.queued_ms = max(0, told.started_ms - last.sent_ms)
+            effect.queued_ms = max(0, told.started_ms - last.sent_ms)
 
     def _end(self, at: int, outcome: Outcome, error: str | None, *, now_ms: int) -> None:
         self._set_ended(self.steps[at], outcome, error, now_ms=now_ms)
@@ -375,7 +379,8 @@ class Course:
                 left += self.outline.behind[step.step]
 
     def _set_ended(self, step: StepRecord, outcome: Outcome, error: str | None, *, now_ms: int) -> None:
-        step.state, step.outcome, step.error, step.ended_ms = ENDED, outcome.value, error, now_ms
+        step.state, step.error, step.ended_ms = ENDED, error, now_ms
+        step.outcome = _OK if outcome is Outcome.OK else outcome.value
         step.due_ms = step.limit_ms = None
         self._touch(step)
 
@@ -386,29 +391,28 @@ class Course:
 
     def _finished(self) -> Effect:
         """The effect so far, with the task's end if nothing is left."""
-        if self.is_open and not any(step.is_open for step in self.steps):
+        if self.is_open and self._has_ended():
             self.is_open = False
             failed = self.failure()
             self._effect.outcome = Outcome.OK if failed is None else Outcome(failed.outcome or "")
         return self._effect
 
+    def _has_ended(self) -> bool:
+        for step in self.steps:  # noqa: SIM110  # with `all` it is the dearest part of a move
+            if step.state in OPEN:
+                return False
+        return True
+
     def wanted_for_s(self, step: StepRecord) -> float | None:
         """From its sending on: how long an answer to what is out may count. None: for ever."""
         if step.limit_ms is None:
             return None
-        return (step.limit_ms - self.story(step.step)[-1].sent_ms) / 1000 + self._settings.queue_timeout_s
+        return (step.limit_ms - step.story[-1].sent_ms) / 1000 + self._settings.queue_timeout_s
 
     def failure(self) -> StepRecord | None:
         """The step that failed first, whose outcome is the task's."""
         failed = [step for step in self.steps if step.state == ENDED and not step.is_ok]
         return min(failed, key=lambda step: (step.ended_ms or 0, step.step), default=None)
-
-    def story(self, at: int) -> list[AttemptRow]:
-        """Every time that the step was sent."""
-        story = self._stories.get(at)
-        if story is None:
-            story = self._stories[at] = self.steps[at].attempts()
-        return story
 
     # --- Small questions ----------------------------------------------------------------------------
 
@@ -427,7 +431,10 @@ class Course:
         return request_id(step.task_id, step.step, step.attempt, step.send)
 
     def _is_unlocked(self, at: int) -> bool:
-        return all(self.steps[place].is_ok for place in self.outline.before[at])
+        for place in self.outline.before[at]:  # noqa: SIM110
+            if self.steps[place].outcome != _OK:
+                return False
+        return True
 
     def _touch(self, step: StepRecord) -> None:
         self.touched[step.step] = step

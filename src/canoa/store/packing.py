@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from canoa.broker.port import Message, Publication
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 _encoder = msgspec.msgpack.Encoder()
 # Untyped: a header may be text or bytes, and msgspec does not choose between the two by type.
@@ -33,5 +36,20 @@ def unpack_message(blob: bytes) -> Message:
 
 
 def unpack_publication(blob: bytes) -> Publication:
-    fields: dict[str, Any] = _decoder.decode(blob)
+    return _publication(_decoder.decode(blob))
+
+
+def pack_all(what: Sequence[str] | Sequence[Publication]) -> bytes:
+    return _encoder.encode(what)
+
+
+def unpack_texts(blob: bytes) -> list[str]:
+    return list(_decoder.decode(blob))
+
+
+def unpack_publications(blob: bytes) -> Iterable[Publication]:
+    return map(_publication, _decoder.decode(blob))
+
+
+def _publication(fields: dict[str, Any]) -> Publication:
     return Publication(**{**fields, "message": Message(**fields["message"])})

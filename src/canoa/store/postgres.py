@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from canoa.store import postgres_batch, postgres_catalogue, postgres_limits, postgres_routed, reads
-from canoa.store.outlines import Outlines
+from canoa.store import postgres_batch, postgres_catalogue, postgres_limits, postgres_owed, postgres_routed, reads
 from canoa.store.postgres_link import PostgresLink
 from canoa.store.postgres_schema import bring_up_to_date
+from canoa.store.routed_notes import Notes
 from canoa.store.routed_port import DEFAULT_BREAKERS, DEFAULT_SETTINGS
 from canoa.store.routed_questions import RoutedReads
 
@@ -44,7 +44,7 @@ class PostgresStore(RoutedReads):
 
     def __init__(self, url: str) -> None:
         self._link = PostgresLink(url)
-        self._outlines = Outlines()
+        self._notes = Notes()
 
     def __repr__(self) -> str:
         return f"PostgresStore({self._link.place!r})"
@@ -87,14 +87,13 @@ class PostgresStore(RoutedReads):
     async def advance(
         self, moves: Sequence[Move], route: Route, *, settings: StepSettings = DEFAULT_SETTINGS
     ) -> list[Moved]:
-        work = partial(postgres_routed.advance, moves=moves, outlines=self._outlines, route=route, settings=settings)
-        moved, plans = await self._link.write(work)
-        self._outlines.written(plans)
-        return moved
+        return await postgres_routed.advance(self._link, moves, notes=self._notes, route=route, settings=settings)
 
     async def take_owed(self, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
-        work = partial(postgres_routed.take_owed, now_ms=now_ms, limit=limit, for_ms=for_ms)
-        return await self._link.write(work)
+        work = partial(postgres_owed.take_owed, debts=self._notes.debts, now_ms=now_ms, limit=limit, for_ms=for_ms)
+        taking = await self._link.write(work)
+        taking.settle()
+        return taking.owed
 
     async def put_plan(self, plan: Plan, *, now_ms: int) -> bool:
         return await self._link.write(partial(postgres_catalogue.put_plan, plan=plan, now_ms=now_ms))

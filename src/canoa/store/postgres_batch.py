@@ -35,11 +35,13 @@ _BLOBS: Final[dict[tuple[bool, bool], list[str]]] = {
 }
 
 
-def arrays(table: sa.Table, columns: Sequence[str]) -> str:
-    """`unnest($1::text[], …) AS new (id, …)`: rows made of one array per column."""
+def arrays(table: sa.Table, columns: Sequence[str], **more: str) -> str:
+    """`unnest($1::text[], …) AS new (id, …)`: rows made of one array per column. `more`: columns that the table does
+    not have, with their types; they come last."""
     kinds = {sa.Text: "text", sa.BigInteger: "bigint", sa.Double: "double precision", sa.LargeBinary: "bytea"}
-    given = (f"${at}::{kinds[type(table.c[name].type)]}[]" for at, name in enumerate(columns, start=1))
-    return f"unnest({', '.join(given)}) AS new ({', '.join(columns)})"
+    types = {name: kinds[type(table.c[name].type)] for name in columns} | more
+    given = (f"${at}::{kind}[]" for at, kind in enumerate(types.values(), start=1))
+    return f"unnest({', '.join(given)}) AS new ({', '.join(types)})"
 
 
 def inserting(table: sa.Table, columns: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import asyncpg
 from asyncpg import exceptions as pg
@@ -67,8 +67,17 @@ _OF_A_VALUE: Final = (
 DRIVER_ERRORS: Final = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError, TimeoutError)
 
 
+NotAsExpected: TypeAlias = pg.InvalidTextRepresentationError
+
+
 class MetAnother(Exception):
-    """Another program inserted the same row at the same time: roll back, and try again."""
+    """Another program wrote the same row at the same time: roll back, and try again."""
+
+
+class Fetches(Protocol):
+    """A connection, or what has some."""
+
+    async def fetch(self, sql: str, *arguments: object) -> list[asyncpg.Record]: ...
 
 
 class PostgresLink:
@@ -113,6 +122,17 @@ class PostgresLink:
     async def fetch(self, sql: str, *arguments: object) -> list[asyncpg.Record]:
         async with self._translating():
             return await self._opened().fetch(sql, *arguments)
+
+    async def write_at_once(self, work: Callable[[Fetches], Awaitable[Result]]) -> Result:
+        """In one statement, on disk when it returns. Raises `MetAnother`."""
+        async with self._translating():
+            try:
+                result = await work(self._opened())
+            except (MetAnother, pg.DeadlockDetectedError, pg.SerializationError) as exc:
+                self.writes.repeated += 1
+                raise MetAnother from exc
+        self.writes.done += 1
+        return result
 
     async def write(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         """In one transaction, on disk when it returns. `work` may be called again from the beginning."""

@@ -1,49 +1,62 @@
-"""Moves on PostgreSQL: lock and load the rows of the tasks they touch, let the ledger decide, write what came out.
+"""Moves on PostgreSQL: remember or load the tasks they touch, let the ledger decide, write what came out.
 
-The lock on a task's row guards its steps: whoever moves one of them holds it. Whole columns travel as arrays: one
-statement for many rows.
+Where all is remembered, one statement writes it, provided that every task's row is still the one we know. Otherwise
+the rows are locked and loaded first. A task's row guards its steps: whoever moves one of them writes it anew, and so
+changes its version (`xmin`). Whole columns travel as arrays: one statement for many rows.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from msgspec.structs import astuple
-
-from canoa.execution.step_records import StepRecord
+from canoa.execution.step_records import encode_story, steps_of
 from canoa.store.ledger import TaskRecord
-from canoa.store.packing import unpack_publication
-from canoa.store.postgres_batch import (
-    CHANGING,
-    INSERT_TASKS,
-    SELECT_TASKS,
-    TASK,
-    columns_of,
-    inserting,
-    updating,
-)
+from canoa.store.postgres_batch import CHANGING, INSERT_TASKS, SMALL, TASK, arrays, columns_of, inserting, updating
 from canoa.store.postgres_catalogue import UPSERT_PLANS
+from canoa.store.postgres_link import MetAnother
+from canoa.store.postgres_owed import DELETE_OWED, INSERT_OWED, unsent
 from canoa.store.postgres_writes import Writes
 from canoa.store.routed_ledger import RoutedLedger, needs_of, rounds
-from canoa.store.routed_port import HOLD_OWED_MS, Owed
-from canoa.store.schema import owed, steps, tasks
+from canoa.store.routed_memory import RoutedTask
+from canoa.store.schema import steps, tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import TypeAlias
 
     from canoa.execution.step_moves import Route
-    from canoa.execution.step_records import Outline
+    from canoa.execution.step_records import Outline, StepRecord
     from canoa.execution.step_settings import StepSettings
-    from canoa.store.outlines import Outlines
-    from canoa.store.postgres_link import Connection
+    from canoa.store.postgres_link import Connection, Fetches, PostgresLink
     from canoa.store.routed_duties import Wanted
+    from canoa.store.routed_notes import Notes
     from canoa.store.routed_port import Move, Moved
 
-_STEP: Final = [column.name for column in steps.c]
-_SELECT_STEPS: Final = (
-    f"SELECT {', '.join(_STEP[:-1])} FROM steps WHERE task_id = ANY($1::text[]) ORDER BY task_id, step"
+    NewLedger: TypeAlias = Callable[[Mapping[str, RoutedTask]], RoutedLedger]
+
+LOCK_AFTER_MEETING: Final = 20
+"""Groups that lock first, once another manager was found to have moved the same task: he will again. More spare
+statements in vain where managers share the steps of tasks; fewer are quicker where they seldom do."""
+
+
+def _updating(columns: Sequence[str]) -> str:
+    """Of tasks whose rows are the ones we know."""
+    cells = ", ".join(f"{name} = new.{name}" for name in columns) or "run = old.run"
+    given = arrays(tasks, ["id", *columns], version="xid")
+    return f"UPDATE tasks AS old SET {cells} FROM {given} WHERE old.id = new.id AND old.xmin = new.version"
+
+
+_STEP: Final = [column.name for column in steps.c][:-2]  # but for `story` and `output`, which are not taken as they are
+_STEP_KEY: Final = ["task_id", "step"]
+_STEP_END: Final = [*_STEP_KEY, "state", "outcome", "due_ms", "limit_ms", "ended_ms", "error"]
+_ENDING: Final = [*CHANGING[1:], "result"]
+_SELECT_TASKS: Final = (
+    f"SELECT xmin, {', '.join(SMALL)}, NULL, NULL, message IS NOT NULL "
+    "FROM tasks WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE"
 )
+_SELECT_STEPS: Final = f"SELECT {', '.join(_STEP)}, story FROM steps WHERE task_id = ANY($1::text[])"
 _SELECT_PLANS: Final = "SELECT id, doc FROM plans WHERE id = ANY($1::text[])"
 _SELECT_MESSAGES: Final = "SELECT id, message FROM tasks WHERE id = ANY($1::text[])"
 _SELECT_RESULTS: Final = "SELECT id, result FROM tasks WHERE id = ANY($1::text[])"
@@ -51,84 +64,114 @@ _SELECT_OUTPUTS: Final = """
 SELECT task_id, step, output FROM steps
 JOIN unnest($1::text[], $2::bigint[]) AS wanted (id, place) ON task_id = wanted.id AND step = wanted.place
 """
-_INSERT_STEPS: Final = inserting(steps, _STEP)
-_UPDATE_TASKS: Final = updating(tasks, ["id"], CHANGING)
-_UPDATE_TASKS_AND_RESULTS: Final = updating(tasks, ["id"], [*CHANGING, "result"])
-_UPDATE_STEPS: Final = updating(steps, ["task_id", "step"], _STEP[:-1])
-_UPDATE_STEPS_AND_OUTPUTS: Final = updating(steps, ["task_id", "step"], _STEP)
-_INSERT_OWED: Final = inserting(owed, ["key", "taken_until_ms", "publication"])
-_SELECT_OWED: Final = "SELECT key FROM owed WHERE key = ANY($1::text[])"
-_DELETE_OWED: Final = "DELETE FROM owed WHERE key = ANY($1::text[])"
-_TAKE_OWED: Final = """
-UPDATE owed SET taken_until_ms = $1 + $3 WHERE key IN (
-  SELECT key FROM owed WHERE taken_until_ms <= $1 OR taken_until_ms > $4
-  ORDER BY taken_until_ms, key LIMIT $2 FOR UPDATE SKIP LOCKED
-) RETURNING key, publication
-"""
+_INSERT_STEPS: Final = inserting(steps, [*_STEP, "story", "output"])
+_UPDATE_STEPS: Final = updating(steps, _STEP_KEY, [*_STEP, "story"])
+_END_STEPS: Final = updating(steps, _STEP_KEY, [*_STEP_END, "story", "output"])
+_UPDATE_TASKS: Final = _updating(["standing", "reply_to"])
+_END_TASKS: Final = _updating(_ENDING)
+_KEEP_TASKS: Final = _updating([])  # only their version changes
+
+_new_task = attrgetter(*TASK)
+_updated_task = attrgetter("id", "standing", "reply_to")
+_ended_task = attrgetter("id", *_ENDING)
+_step = attrgetter(*_STEP)
+_step_end = attrgetter(*_STEP_END)
 
 
 async def advance(
-    connection: Connection,
-    moves: Sequence[Move],
-    *,
-    outlines: Outlines,
-    route: Route,
-    settings: StepSettings,
-) -> tuple[list[Moved], list[tuple[Outline, int]]]:
-    """With the plans that were written: they are known once it is committed."""
-    answers: list[Moved] = []
-    plans: list[tuple[Outline, int]] = []
-    for part in rounds(moves):
-        ledger = await _load(connection, needs_of(part), outlines=outlines, route=route, settings=settings)
-        ledger.give_unsent(await _unsent(connection, ledger.overdue(part)))
-        ledger.take(part)
-        await _build(connection, ledger)
-        new_plans = outlines.to_write(ledger.plans.values())
-        await _write(connection, ledger, new_plans)
-        answers += ledger.answers()
-        plans += new_plans
-    return answers, plans
+    link: PostgresLink, moves: Sequence[Move], *, notes: Notes, route: Route, settings: StepSettings
+) -> list[Moved]:
+    new_ledger = partial(RoutedLedger, notes=notes, route=route, settings=settings)
+    if notes.locks_left:
+        notes.locks_left -= 1
+    elif (ledger := _from_memory(moves, notes, new_ledger)) is not None:
+        try:
+            ledger.settle(await link.write_at_once(partial(_write, ledger)))
+        except MetAnother:
+            notes.locks_left = LOCK_AFTER_MEETING
+        else:
+            return ledger.answers()
+    done = await link.write(partial(_advance_locked, moves=moves, notes=notes, new_ledger=new_ledger))
+    for ledger, version in done:
+        ledger.settle(version)
+    return [moved for ledger, _ in done for moved in ledger.answers()]
 
 
-async def _load(
-    connection: Connection,
-    task_ids: dict[str, None],
-    *,
-    outlines: Outlines,
-    route: Route,
-    settings: StepSettings,
-) -> RoutedLedger:
-    rows = await connection.fetch(SELECT_TASKS, list(task_ids), []) if task_ids else []
-    found = [TaskRecord(*row) for row in rows]
-    plans = {task.id: task.plan for task in found if task.plan is not None}
-    known = await _outlines(connection, outlines, plans.values())
-    of_tasks: dict[str, tuple[Outline, list[StepRecord]]] = {
-        id_: (known[plan], []) for id_, plan in plans.items() if plan in known
-    }
-    # In a statement of its own: it sees what those have written whose locks we waited for.
-    for row in await connection.fetch(_SELECT_STEPS, list(of_tasks)) if of_tasks else []:
-        of_tasks[row[0]][1].append(StepRecord(*row))
-    return RoutedLedger(found, of_tasks, outlines, route=route, settings=settings)
-
-
-async def _unsent(connection: Connection, keys: Sequence[str]) -> set[str]:
-    return {key for (key,) in await connection.fetch(_SELECT_OWED, keys)} if keys else set()
-
-
-async def _outlines(connection: Connection, outlines: Outlines, plan_ids: Iterable[str]) -> dict[str, Outline]:
-    known = {plan_id: outlines.get(plan_id) for plan_id in plan_ids}
-    found = {plan_id: outline for plan_id, outline in known.items() if outline is not None}
-    missing = [plan_id for plan_id, outline in known.items() if outline is None]
-    for plan_id, doc in await connection.fetch(_SELECT_PLANS, missing) if missing else []:
-        found[plan_id] = outlines.add(doc)
-    return found
-
-
-async def _build(connection: Connection, ledger: RoutedLedger) -> None:
+def _from_memory(moves: Sequence[Move], notes: Notes, new_ledger: NewLedger) -> RoutedLedger | None:
+    """What the moves do, where nothing must be read for it. None: something must."""
+    needs = needs_of(moves)
+    if len([*rounds(moves)]) > 1 or any(
+        not is_new and task_id not in notes.memory for task_id, is_new in needs.items()
+    ):
+        return None
+    ledger = new_ledger(notes.memory.take(needs))
+    ledger.pay(moves)
+    if ledger.asks_for_unsent(moves):
+        return None
+    ledger.take(moves)
     is_left = True
     while is_left:
-        await _give(connection, ledger, ledger.wanted())
+        if ledger.wanted():
+            return None
         is_left = ledger.build()
+    ledger.close()
+    return ledger if ledger.is_all_written else None
+
+
+async def _advance_locked(
+    connection: Connection, moves: Sequence[Move], *, notes: Notes, new_ledger: NewLedger
+) -> list[tuple[RoutedLedger, int]]:
+    """With the version of what each of them wrote."""
+    done: list[tuple[RoutedLedger, int]] = []
+    for part in rounds(moves):
+        ledger = new_ledger(await _load(connection, needs_of(part), notes))
+        ledger.pay(part)
+        if ledger.asks_for_unsent(part):
+            ledger.give_unsent(await unsent(connection, notes.debts))
+        ledger.take(part)
+        is_left = True
+        while is_left:
+            await _give(connection, ledger, ledger.wanted())
+            is_left = ledger.build()
+        ledger.close()
+        done.append((ledger, await _write(ledger, connection)))
+    return done
+
+
+async def _load(connection: Connection, task_ids: Iterable[str], notes: Notes) -> dict[str, RoutedTask]:
+    remembered = notes.memory.take(task_ids)
+    rows = await connection.fetch(_SELECT_TASKS, [*task_ids]) if task_ids else []
+    found = [RoutedTask(TaskRecord(*row[1:]), version=row[0]) for row in rows]
+    known = {
+        each.task.id: remembered[each.task.id]
+        for each in found
+        if each.task.id in remembered and remembered[each.task.id].version == each.version
+    }
+    unknown = [each for each in found if each.task.id not in known]
+    await _load_steps(connection, unknown, notes)
+    return known | {each.task.id: each for each in unknown}
+
+
+async def _load_steps(connection: Connection, of_tasks: Sequence[RoutedTask], notes: Notes) -> None:
+    plans = {each.task.plan for each in of_tasks if each.task.plan is not None}
+    outlines = await _outlines(connection, notes, plans) if plans else {}
+    rows: dict[str, list[Any]] = {each.task.id: [] for each in of_tasks if each.task.plan in outlines}
+    # In a statement of its own: it sees what those have written whose locks we waited for.
+    for row in await connection.fetch(_SELECT_STEPS, [*rows]) if rows else []:
+        rows[row[0]].append(row)
+    for each in of_tasks:
+        if each.task.plan in outlines:
+            each.outline = outlines[each.task.plan]
+            each.steps = steps_of(each.task.id, each.outline, rows[each.task.id])
+
+
+async def _outlines(connection: Connection, notes: Notes, plan_ids: Iterable[str]) -> dict[str | None, Outline]:
+    known = {plan_id: notes.outlines.get(plan_id) for plan_id in plan_ids}
+    found: dict[str | None, Outline] = {plan_id: outline for plan_id, outline in known.items() if outline is not None}
+    missing = [plan_id for plan_id, outline in known.items() if outline is None]
+    for plan_id, doc in await connection.fetch(_SELECT_PLANS, missing) if missing else []:
+        found[plan_id] = notes.outlines.add(doc)
+    return found
 
 
 async def _give(connection: Connection, ledger: RoutedLedger, wanted: Wanted) -> None:
@@ -144,29 +187,38 @@ async def _give(connection: Connection, ledger: RoutedLedger, wanted: Wanted) ->
     )
 
 
-async def _write(connection: Connection, ledger: RoutedLedger, plans: Sequence[tuple[Outline, int]]) -> None:
-    writes = Writes()
+async def _write(ledger: RoutedLedger, connection: Fetches) -> int:
+    """The version of what was written."""
     # All in one order, so that no two managers wait for each other.
-    writes.add(UPSERT_PLANS, columns_of(sorted((outline.id, used_ms, outline.doc) for outline, used_ms in plans)))
     new = sorted(ledger.new_tasks.values(), key=attrgetter("id"))
-    writes.add(INSERT_TASKS, columns_of(astuple(task)[: len(TASK)] for task in new), is_all_or_none=True)
-    writes.add(_INSERT_STEPS, columns_of(map(astuple, ledger.new_steps)), is_all_or_none=True)
-    writes.add(_UPDATE_TASKS, _fields(ledger.updated_tasks(with_result=False), CHANGING))
-    writes.add(_UPDATE_TASKS_AND_RESULTS, _fields(ledger.updated_tasks(with_result=True), [*CHANGING, "result"]))
-    writes.add(_UPDATE_STEPS, columns_of(astuple(step)[:-1] for step in ledger.updated_steps(with_output=False)))
-    writes.add(_UPDATE_STEPS_AND_OUTPUTS, columns_of(map(astuple, ledger.updated_steps(with_output=True))))
-    paid = sorted(ledger.paid.keys() - {key for key, _, _ in ledger.owed})  # what is owed again stays
-    writes.add(_DELETE_OWED, [paid] if paid else [])
-    writes.add(_INSERT_OWED, columns_of((key, now_ms + HOLD_OWED_MS, blob) for key, now_ms, blob in ledger.owed))
-    await writes.send(connection)
+    ended = _known(ledger, _ended_task, ledger.updated_tasks(with_result=True))
+    updated = _known(ledger, _updated_task, ledger.updated_tasks(with_result=False))
+    writes = Writes()
+    writes.add(
+        UPSERT_PLANS, columns_of(sorted((outline.id, used_ms, outline.doc) for outline, used_ms in ledger.plans))
+    )
+    writes.add(INSERT_TASKS, columns_of(map(_new_task, new)), is_all_or_none=True)
+    writes.add(_INSERT_STEPS, columns_of(map(_step_values, ledger.new_steps)), is_all_or_none=True)
+    writes.add(_UPDATE_TASKS, updated, is_all_or_none=True)
+    writes.add(_END_TASKS, ended, is_all_or_none=True)
+    writes.add(_KEEP_TASKS, columns_of(sorted(ledger.kept_tasks())), is_all_or_none=True)
+    writes.add(_UPDATE_STEPS, columns_of((*_step(each), encode_story(each.story)) for each in ledger.updated_steps))
+    writes.add(_END_STEPS, columns_of(map(_end_values, ledger.ended_steps)))
+    writes.add(DELETE_OWED, [ledger.spent] if ledger.spent else [])
+    writes.add(INSERT_OWED, columns_of(bundle.row() for bundle in ledger.bundles))
+    return await writes.send(connection)
 
 
-def _fields(records: Sequence[TaskRecord], names: Sequence[str]) -> list[list[object]]:
-    return [[getattr(record, name) for record in records] for name in names] if records else []
+def _known(
+    ledger: RoutedLedger, values: Callable[[TaskRecord], tuple[Any, ...]], records: Iterable[TaskRecord]
+) -> list[list[Any]]:
+    """With the versions that their rows must have."""
+    return columns_of(sorted((*values(task), ledger.version(task.id)) for task in records))
 
 
-async def take_owed(connection: Connection, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
-    far_ms = now_ms + 2 * max(for_ms, HOLD_OWED_MS)
-    taken = await connection.fetch(_TAKE_OWED, now_ms, limit, for_ms, far_ms)
-    rows = [Owed(key=key, publication=unpack_publication(blob)) for key, blob in taken]
-    return sorted(rows, key=attrgetter("key"))
+def _step_values(step: StepRecord) -> tuple[Any, ...]:
+    return (*_step(step), encode_story(step.story), step.output)
+
+
+def _end_values(step: StepRecord) -> tuple[Any, ...]:
+    return (*_step_end(step), encode_story(step.story), step.output)

@@ -15,11 +15,12 @@ from canoa.execution.step_moves import StepEnd
 from canoa.execution.step_rules import Effect
 from canoa.execution.steps import Course
 from canoa.store.ledger import TaskRecord
+from canoa.store.routed_memory import RoutedTask
 from canoa.store.routed_port import Moved, Owed
 from canoa.vocabulary import ActionName
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Iterable
 
     from canoa.execution.step_records import StepRecord
 
@@ -29,14 +30,14 @@ class Answer(msgspec.Struct):
 
     now_ms: int
     effect: Effect
-    owed: list[Owed] = []
     task: TaskRecord | None = None
+    owed: list[Owed] = []
 
 
 class Attempt(msgspec.Struct):
     """To a node."""
 
-    task: TaskRecord
+    known: RoutedTask
     course: Course
     answer: Answer
     step: int
@@ -46,7 +47,7 @@ class Attempt(msgspec.Struct):
 class Ending(msgspec.Struct):
     """To everybody who wants to know how the task ended."""
 
-    task: TaskRecord
+    known: RoutedTask
     course: Course
     answer: Answer
     outcome: Outcome
@@ -75,16 +76,15 @@ class Wanted(msgspec.Struct):
         return bool(self.messages or self.results or self.outputs)
 
 
-def wanted_for(duties: Iterable[Duty], messages: Container[str]) -> Wanted:
-    """`messages`: the tasks whose request is at hand."""
+def wanted_for(duties: Iterable[Duty]) -> Wanted:
     wanted = Wanted()
     for duty in duties:
         if isinstance(duty, Reply):
             if duty.task.result is None:
                 wanted.results[duty.task.id] = None
             continue
-        if isinstance(duty, Attempt) and duty.task.id not in messages:
-            wanted.messages[duty.task.id] = None
+        if duty.known.request is None and isinstance(duty, Attempt):
+            wanted.messages[duty.known.task.id] = None
         for step in _made_of(duty):
             if step.output is None:
                 wanted.outputs[step.task_id, step.step] = None

@@ -1,9 +1,10 @@
-"""What a group of moves does to the rows it touches, and what each move answers. Pure: no database, no clock.
+"""What a group of moves does to the rows it touches, and what each move answers. No database, no clock.
 
-An adapter loads the rows of the tasks that `needs_of` names, under a lock, and a `RoutedLedger` over them takes the
-moves in order. Then it says which inputs and outputs the messages need that it owes: the adapter loads those and lets
-it `build`, until nothing is wanted any more, and writes what stands in the attributes. What happens to a step is
-decided in `execution/steps.py`; what messages look like, in `routed_messages.py`.
+An adapter brings the tasks that `needs_of` names, read under a lock or remembered, and a `RoutedLedger` over them takes
+the moves in order. Then it says which inputs and outputs the messages need that it owes: the adapter loads those and
+lets it `build`, until nothing is wanted any more, and writes what stands in the attributes. Once that is committed,
+`settle` notes it. What happens to a step is decided in `execution/steps.py`; what messages look like, in
+`routed_messages.py`.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from canoa.broker.port import Message
 from canoa.errors import InputMissing, PayloadTooLarge
 from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import CancelTask, Rerun, StepDue, StepEnd, StepLost, Verdict
-from canoa.execution.step_records import BLOCKED, SENT, Outline, StepRecord
+from canoa.execution.step_records import BLOCKED, SENT, StepRecord
 from canoa.execution.step_rules import Effect
 from canoa.execution.steps import Course
 from canoa.store import routed_messages
 from canoa.store.ledger import OPEN, TaskRecord, accepted_record, close, reopen, with_names
-from canoa.store.packing import pack, plain, unpack_message
+from canoa.store.packing import plain, unpack_message
 from canoa.store.port import State
 from canoa.store.routed_duties import Answer, Attempt, Ending, Reply, moved, wanted_for
-from canoa.store.routed_port import Begin, Moved, Owed, Paid
+from canoa.store.routed_memory import RoutedTask
+from canoa.store.routed_port import HOLD_OWED_MS, Begin, Moved, Owed, Paid
 from canoa.wire.routed import reply
 
 if TYPE_CHECKING:
@@ -33,19 +35,27 @@ if TYPE_CHECKING:
 
     from canoa.broker.port import Publication
     from canoa.execution.step_moves import Route
+    from canoa.execution.step_records import Outline
     from canoa.execution.step_settings import StepSettings
-    from canoa.store.outlines import Outlines
+    from canoa.store.routed_debts import Bundle
     from canoa.store.routed_duties import Duty, Wanted
+    from canoa.store.routed_notes import Notes
     from canoa.store.routed_port import Move
 
 
 _PAID = Moved(verdict=Verdict.TAKEN)
 _NO_REQUEST = Message(body=b"{}")
+_WAITING = State.WAITING.value
+_RUNNING = State.RUNNING.value
 
 
-def needs_of(moves: Iterable[Move]) -> dict[str, None]:
-    """The tasks whose rows must be at hand, in the order of the moves."""
-    return {_task_id(move): None for move in moves if not isinstance(move, Paid)}
+def needs_of(moves: Iterable[Move]) -> dict[str, bool]:
+    """The tasks whose rows must be at hand, in the order of the moves, and whether the first of those begins it."""
+    needs: dict[str, bool] = {}
+    for move in moves:
+        if not isinstance(move, Paid):
+            needs.setdefault(_task_id(move), isinstance(move, Begin))
+    return needs
 
 
 def rounds(moves: Sequence[Move]) -> Iterator[Sequence[Move]]:
@@ -67,73 +77,113 @@ class RoutedLedger:
 
     def __init__(
         self,
-        tasks: Iterable[TaskRecord],
-        steps: Mapping[str, tuple[Outline, Sequence[StepRecord]]],
-        outlines: Outlines,
+        tasks: Mapping[str, RoutedTask],
+        notes: Notes,
         *,
         route: Route,
         settings: StepSettings,
         random: Callable[[], float] = chance.random,
     ) -> None:
-        self._tasks = {task.id: task for task in tasks}
-        self._outlines = outlines
+        self._tasks = dict(tasks)
+        self._notes = notes
         self._route = route
         self._settings = settings
         self._random = random
-        self._courses = {task_id: self._course(self._tasks[task_id], *of_task) for task_id, of_task in steps.items()}
+        self._courses: dict[str, Course] = {}  # of the tasks that were moved
         self._duties: list[Duty] = []
         self._answers: list[Answer | None] = []  # None: of `Paid`
-        self._messages: dict[str, Message] = {}
         self._changed: dict[str, TaskRecord] = {}
         self._with_result: set[str] = set()
-        self._new_outputs: set[tuple[str, int]] = set()
-        self.new_tasks: dict[str, TaskRecord] = {}  # to insert, with all their steps
-        self.plans: dict[str, tuple[Outline, int]] = {}  # used by new tasks, and when
-        self.owed: list[tuple[str, int, bytes]] = []  # key, when it was made, publication
-        self.paid: dict[str, None] = {}  # to delete from what is owed, before that is written
-        self._unsent: set[str] = set()  # request ids, also of what these moves send
+        self._unsent: frozenset[str] = frozenset()
+        self._closed: list[str] = []
+        self._owed: list[Owed] = []
+        self._until_ms = 0
+        self._plans: dict[str, tuple[Outline, int]] = {}  # used by new tasks, and when
+        self.new_tasks: dict[str, TaskRecord] = {}  # to insert
+        self.new_steps: list[StepRecord] = []
+        self.ended_steps: list[StepRecord] = []  # to update, with their outputs
+        self.updated_steps: list[StepRecord] = []
+        self.plans: list[tuple[Outline, int]] = []
+        self.bundles: list[Bundle] = []  # of messages, to insert
+        self.spent: list[str] = []  # bundles to delete
 
     # --- To write -----------------------------------------------------------------------------------
 
     def updated_tasks(self, *, with_result: bool) -> list[TaskRecord]:
         return [task for key, task in self._changed.items() if (key in self._with_result) is with_result]
 
-    @property
-    def new_steps(self) -> list[StepRecord]:
-        return [step for task_id in self.new_tasks for step in self._courses[task_id].steps]
-
-    def updated_steps(self, *, with_output: bool) -> list[StepRecord]:
+    def kept_tasks(self) -> list[tuple[str, int]]:
+        """Whose rows have nothing new, but whose steps have; with their versions."""
         return [
-            step
+            (task_id, self.version(task_id))
             for task_id, course in self._courses.items()
-            if task_id not in self.new_tasks
-            for step in course.touched.values()
-            if ((task_id, step.step) in self._new_outputs) is with_output
+            if course.touched and task_id not in self._changed and task_id not in self.new_tasks
         ]
+
+    @property
+    def is_all_written(self) -> bool:
+        """Something is written about each of the tasks: so whoever writes it finds out whether it was as we knew."""
+        moved = {task_id for task_id, course in self._courses.items() if course.touched}
+        return all(each in self._changed or each in self.new_tasks or each in moved for each in self._tasks)
+
+    def version(self, task_id: str) -> int:
+        return self._tasks[task_id].version
+
+    def close(self) -> None:
+        """After the last message was built: say what is to be written."""
+        notes = self._notes
+        self.bundles = notes.debts.new_bundles(self._owed, until_ms=self._until_ms + HOLD_OWED_MS)
+        self.spent = notes.debts.spent()
+        self.plans = notes.outlines.to_write(self._plans.values())
+        for course in self._courses.values():
+            for step in course.touched.values():
+                if not step.is_stored:
+                    self.new_steps.append(step)
+                elif step.is_ok:  # nothing happens to it afterwards: its output is new
+                    self.ended_steps.append(step)
+                else:
+                    self.updated_steps.append(step)
+
+    def settle(self, version: int = 0) -> None:
+        """All of it is committed. `version`: of the rows that were written."""
+        notes = self._notes
+        notes.outlines.written(self.plans)
+        notes.debts.wrote(self.bundles, deleted=self.spent)
+        for key in self._closed:
+            notes.debts.pay(key)
+        for step in self.new_steps:
+            step.is_stored = True
+        for task_id in (*self.new_tasks, *self._changed, *(task_id for task_id, _ in self.kept_tasks())):
+            self._tasks[task_id].version = version
+        notes.memory.take(self._tasks)
+        notes.memory.keep(self._left_open())
+
+    def _left_open(self) -> Iterator[RoutedTask]:
+        for known in self._tasks.values():
+            if known.outline is not None and known.task.standing in OPEN:
+                known.task.message = None  # its request is at hand
+                yield known
 
     # --- Moves --------------------------------------------------------------------------------------
 
-    def overdue(self, moves: Sequence[Move]) -> list[str]:
-        """Request ids that these moves may end for want of an answer: to be looked up among what is owed."""
-        due = [move for move in moves if isinstance(move, StepDue)]
-        courses = [(move, self._courses.get(plain(move.task_id))) for move in due]
-        found = [
-            key for move, course in courses if course is not None and (key := course.out_at(move.step)) is not None
-        ]
-        paid = {plain(move.key) for move in moves if isinstance(move, Paid)} if found else frozenset()
-        return [key for key in found if key not in paid]
+    def pay(self, moves: Sequence[Move]) -> None:
+        """First of all: a payment speaks of what was owed before these moves."""
+        for move in moves:
+            if isinstance(move, Paid):
+                self._notes.debts.pay(plain(move.key))
+
+    def asks_for_unsent(self, moves: Sequence[Move]) -> bool:
+        """Whether these moves may end an attempt for want of an answer that others may have yet to send."""
+        due = [(move, self._course(plain(move.task_id))) for move in moves if isinstance(move, StepDue)]
+        out = [course.out_at(move.step) for move, course in due if course is not None]
+        return any(key is not None and not self._notes.debts.owes(key) for key in out)
 
     def give_unsent(self, keys: Iterable[str]) -> None:
-        """Those of them that are owed still: nobody could answer what the broker never got."""
-        self._unsent.update(keys)
+        """What others owe still: nobody could answer what the broker never got."""
+        self._unsent = frozenset(keys)
 
     def take(self, moves: Sequence[Move]) -> None:
-        for move in moves:
-            if isinstance(move, Paid):  # the most frequent one, and the least
-                self.paid[plain(move.key)] = None
-                self._answers.append(None)
-            else:
-                self._answers.append(self._take(move))
+        self._answers += [None if isinstance(move, Paid) else self._take(move) for move in moves]
 
     def answers(self) -> list[Moved]:
         """One for each move, once everything is built."""
@@ -153,18 +203,20 @@ class RoutedLedger:
                 assert_never(move)
 
     def _begin(self, move: Begin) -> Answer:
-        known = self._tasks.get(plain(move.task.id))
+        task_id = plain(move.task.id)
+        known = self._tasks.get(task_id)
         if known is not None:
-            return self._begin_again(move, known)
-        outline = self._outlines.of(move.plan)
+            return self._begin_again(move, known.task)
+        outline = self._notes.outlines.of(move.plan)
         task = accepted_record(move.task)
         task.plan = outline.id
-        self._tasks[task.id] = self.new_tasks[task.id] = task
-        self._messages[task.id] = move.task.message
-        self.plans[outline.id] = outline, move.now_ms
-        steps = [StepRecord(task.id, at, BLOCKED) for at in range(len(outline.before))]
-        course = self._courses[task.id] = self._course(task, outline, steps)
-        return self._did(task, course.begin(move.now_ms, not_before_ms=move.task.due_ms), move.now_ms)
+        self.new_tasks[task_id] = task
+        self._plans[outline.id] = outline, move.now_ms
+        steps = [StepRecord(task_id, at, BLOCKED) for at in range(len(outline.before))]
+        known = self._tasks[task_id] = RoutedTask(task, outline, steps, move.task.message)
+        course = self._courses[task_id] = self._new_course(known, outline)
+        effect = course.begin(move.now_ms, not_before_ms=move.task.due_ms)
+        return self._did(known, course, effect, move.now_ms)
 
     def _begin_again(self, move: Begin, known: TaskRecord) -> Answer:
         """The newcomer hears as well: of the end when it comes, or at once."""
@@ -180,47 +232,61 @@ class RoutedLedger:
         return answer
 
     def _move_step(self, move: StepEnd | StepLost | StepDue) -> Answer:
-        task, course = self._find(move.task_id)
-        if task is None or course is None:
-            return Answer(move.now_ms, Effect(verdict=Verdict.UNKNOWN))
+        task_id = plain(move.task_id)
+        course = self._course(task_id)
+        if course is None:
+            return _unknown(move.now_ms)
+        known = self._tasks[task_id]
         if isinstance(move, StepEnd):
-            return self._end_step(move, task, course)
+            return self._end_step(move, known, course)
         if isinstance(move, StepLost):
             effect = course.lose(move)
         else:
-            effect = course.due(move, is_unsent=course.out_at(move.step) in self._unsent)
-        return self._did(task, effect, move.now_ms)
+            effect = course.due(move, is_unsent=self._is_unsent(course, move.step))
+        return self._did(known, course, effect, move.now_ms)
 
-    def _end_step(self, move: StepEnd, task: TaskRecord, course: Course) -> Answer:
-        effect = course.end(_bounded(move))
-        if effect.verdict is Verdict.TAKEN and move.outcome is Outcome.OK:
-            self._new_outputs.add((task.id, move.step))
-            self._run_on(task)
-        return self._did(task, effect, move.now_ms, told=move)
+    def _end_step(self, move: StepEnd, known: RoutedTask, course: Course) -> Answer:
+        effect = course.end(move if move.error is None else _bounded(move))
+        task = known.task
+        if task.standing == _WAITING and effect.verdict is Verdict.TAKEN and move.outcome is Outcome.OK:
+            task.standing = _RUNNING
+            self._change(task)
+        return self._did(known, course, effect, move.now_ms, told=move)
+
+    def _is_unsent(self, course: Course, step: int) -> bool:
+        """Also what these moves send."""
+        key = course.out_at(step)
+        if key is None:
+            return False
+        is_new = any(isinstance(duty, Attempt) and (duty.course, duty.step) == (course, step) for duty in self._duties)
+        return is_new or key in self._unsent or self._notes.debts.owes(key)
 
     def _cancel(self, move: CancelTask) -> Answer:
-        task, course = self._find(move.task_id)
-        if task is None or course is None:
-            return Answer(move.now_ms, Effect(verdict=Verdict.UNKNOWN))
-        return self._did(task, course.cancel(move.now_ms), move.now_ms)
+        task_id = plain(move.task_id)
+        course = self._course(task_id)
+        if course is None:
+            return _unknown(move.now_ms)
+        return self._did(self._tasks[task_id], course, course.cancel(move.now_ms), move.now_ms)
 
     def _rerun(self, move: Rerun) -> Answer:
-        task, course = self._find(move.task_id)
-        if task is None or course is None:
-            return Answer(move.now_ms, Effect(verdict=Verdict.UNKNOWN))
-        if not task.has_message:  # its input was forgotten
+        task_id = plain(move.task_id)
+        course = self._course(task_id)
+        if course is None:
+            return _unknown(move.now_ms)
+        known = self._tasks[task_id]
+        if not known.task.has_message:  # its input was forgotten
             return Answer(move.now_ms, Effect(verdict=Verdict.LATE))
         effect = course.rerun(move.now_ms)
         if effect.verdict is Verdict.TAKEN:
-            reopen(task, run=task.run + 1)
-            self._change(task, with_result=True)
-        return self._did(task, effect, move.now_ms)
+            reopen(known.task, run=known.task.run + 1)
+            self._change(known.task, with_result=True)
+        return self._did(known, course, effect, move.now_ms)
 
     # --- Messages -----------------------------------------------------------------------------------
 
     def wanted(self) -> Wanted:
         """What is missing for what `build` would build now."""
-        return wanted_for(self._duties, self._messages)
+        return wanted_for(self._duties)
 
     def give(
         self,
@@ -231,11 +297,11 @@ class RoutedLedger:
     ) -> None:
         """What was wanted. None: it is not there any more."""
         for task_id, blob in messages.items():
-            self._messages[task_id] = unpack_message(blob) if blob is not None else _NO_REQUEST
+            self._tasks[task_id].request = unpack_message(blob) if blob is not None else _NO_REQUEST
         for task_id, blob in results.items():
-            self._tasks[task_id].result = blob
+            self._tasks[task_id].task.result = blob
         for (task_id, step), output in outputs.items():
-            self._courses[task_id].steps[step].output = output
+            self._tasks[task_id].steps[step].output = output
 
     def build(self) -> bool:
         """The messages for what has happened. True: that made more to build, such as the end of a step whose input
@@ -257,9 +323,9 @@ class RoutedLedger:
         step = duty.course.steps[duty.step]
         if step.state != SENT or step.send != duty.send:
             return  # cancelled by a later move of the same group
-        message = self._messages[duty.task.id]
+        request = duty.known.request or _NO_REQUEST
         try:
-            key, publication = routed_messages.attempt(duty.task, message, duty.course, step, now_ms=duty.answer.now_ms)
+            key, publication = routed_messages.attempt(duty.course, step, request, now_ms=duty.answer.now_ms)
         except (InputMissing, PayloadTooLarge) as exc:
             self._refuse(duty, Outcome.REFUSED, str(exc))
         except routed_messages.DeadlinePassed as exc:
@@ -273,18 +339,17 @@ class RoutedLedger:
         if effect is not None:
             duty.answer.effect.outcome = effect.outcome
             duty.answer.effect.due_ms += effect.due_ms
-            self._follow(duty.task, duty.course, effect, duty.answer, told=None)
+            self._follow(duty.known, duty.course, effect, duty.answer, told=None)
 
     def _build_end(self, duty: Ending) -> None:
-        task, answer = duty.task, duty.answer
+        task, answer = duty.known.task, duty.answer
         end, published = routed_messages.end(task, duty.course, duty.outcome, told=duty.told, ended_ms=answer.now_ms)
         close(task, end)
         self._change(task, with_result=True)
         answer.effect.outcome = end.outcome
         for queue in task.reply_to.split():
             self._owe(answer, _reply_key(task, queue), reply(end.result, queue))
-        for number, publication in enumerate(published):
-            self._owe(answer, f"{task.id}.{task.run}.final.{number}", publication)
+        self._owe(answer, f"{task.id}.{task.run}.final.0", published)
 
     def _build_reply(self, duty: Reply) -> None:
         if duty.task.result is not None:
@@ -292,16 +357,28 @@ class RoutedLedger:
             self._owe(duty.answer, _reply_key(duty.task, duty.queue), told)
 
     def _owe(self, answer: Answer, key: str, publication: Publication) -> None:
-        answer.owed.append(Owed(key=key, publication=publication))
-        self.owed.append((key, answer.now_ms, pack(publication)))
+        owed = Owed(key=key, publication=publication)
+        answer.owed.append(owed)
+        self._owed.append(owed)
+        self._until_ms = max(self._until_ms, answer.now_ms)
 
     # --- Bookkeeping --------------------------------------------------------------------------------
 
-    def _course(self, task: TaskRecord, outline: Outline, steps: Sequence[StepRecord]) -> Course:
+    def _course(self, task_id: str) -> Course | None:
+        """None: there is no such routed task."""
+        course = self._courses.get(task_id)
+        if course is None:
+            known = self._tasks.get(task_id)
+            if known is None or known.outline is None:
+                return None
+            course = self._courses[task_id] = self._new_course(known, known.outline)
+        return course
+
+    def _new_course(self, known: RoutedTask, outline: Outline) -> Course:
         return Course(
             outline,
-            steps,
-            is_open=task.standing in OPEN,
+            known.steps,
+            is_open=known.task.standing in OPEN,
             route=self._route,
             settings=self._settings,
             random=self._random,
@@ -312,29 +389,21 @@ class RoutedLedger:
         course = self._courses.get(task.id)
         return task.standing in OPEN if course is None else course.is_open
 
-    def _find(self, task_id: str) -> tuple[TaskRecord | None, Course | None]:
-        return self._tasks.get(plain(task_id)), self._courses.get(plain(task_id))
-
-    def _did(self, task: TaskRecord, effect: Effect, now_ms: int, *, told: StepEnd | None = None) -> Answer:
-        answer = Answer(now_ms, effect, task=task)
-        self._follow(task, self._courses[task.id], effect, answer, told=told)
+    def _did(
+        self, known: RoutedTask, course: Course, effect: Effect, now_ms: int, *, told: StepEnd | None = None
+    ) -> Answer:
+        answer = Answer(now_ms, effect, known.task)
+        self._follow(known, course, effect, answer, told=told)
         return answer
 
     def _follow(
-        self, task: TaskRecord, course: Course, effect: Effect, answer: Answer, *, told: StepEnd | None
+        self, known: RoutedTask, course: Course, effect: Effect, answer: Answer, *, told: StepEnd | None
     ) -> None:
-        for key in effect.closed:
-            self.paid[key] = None
+        self._closed += effect.closed
         for at in effect.sends:
-            self._duties.append(Attempt(task, course, answer, at, course.steps[at].send))
-            self._unsent.add(course.out_at(at) or "")
+            self._duties.append(Attempt(known, course, answer, at, course.steps[at].send))
         if effect.outcome is not None:
-            self._duties.append(Ending(task, course, answer, effect.outcome, told))
-
-    def _run_on(self, task: TaskRecord) -> None:
-        if task.standing == State.WAITING.value:
-            task.standing = State.RUNNING.value
-            self._change(task)
+            self._duties.append(Ending(known, course, answer, effect.outcome, told))
 
     def _change(self, task: TaskRecord, *, with_result: bool = False) -> None:
         if task.id in self.new_tasks:
@@ -344,13 +413,15 @@ class RoutedLedger:
             self._with_result.add(task.id)
 
 
+def _unknown(now_ms: int) -> Answer:
+    return Answer(now_ms, Effect(verdict=Verdict.UNKNOWN))
+
+
 def _reply_key(task: TaskRecord, queue: str) -> str:
     return f"{task.id}.{task.run}.reply.{queue}"
 
 
 def _bounded(move: StepEnd) -> StepEnd:
     """With an error that a row can keep, its type first."""
-    if move.error is None:
-        return move
-    error = f"{move.error_type}: {move.error}" if move.error_type else move.error
+    error = f"{move.error_type}: {move.error}" if move.error_type else move.error or ""
     return msgspec.structs.replace(move, error=plain(error[: routed_messages.MAX_ERROR_CHARS]))

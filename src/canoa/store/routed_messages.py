@@ -36,9 +36,7 @@ class DeadlinePassed(Exception):
 # --- An attempt -------------------------------------------------------------------------------------------
 
 
-def attempt(
-    task: TaskRecord, request: Message, course: Course, step: StepRecord, *, now_ms: int
-) -> tuple[str, Publication]:
+def attempt(course: Course, step: StepRecord, request: Message, *, now_ms: int) -> tuple[str, Publication]:
     """With its key, which is its request id. Raises `InputMissing`, `PayloadTooLarge` and `DeadlinePassed`."""
     planned = course.outline.plan.steps[step.step]
     _check_deadline(request.headers, now_ms)
@@ -46,7 +44,7 @@ def attempt(
     publication = routed.to_node(
         NodeId(step.node_id or ""),
         key,
-        task_id=TaskId(task.id),
+        task_id=TaskId(step.task_id),
         step=planned.name,
         action=planned.action,
         step_input=input_of(planned, request.body, _outputs_before(course, step.step)),
@@ -74,9 +72,9 @@ def _outputs_before(course: Course, at: int) -> dict[str, bytes]:
 
 def end(
     task: TaskRecord, course: Course, outcome: Outcome, *, told: StepEnd | None, ended_ms: int
-) -> tuple[End, list[Publication]]:
+) -> tuple[End, Publication]:
     """As the task's row ends, and what is published about it. `told`: the answer that ended it, if one did."""
-    stories = [course.story(step.step) for step in course.steps]
+    stories = [step.story for step in course.steps]
     error = _error(course, outcome)
     output: bytes | None = None
     if outcome is Outcome.OK:
@@ -103,7 +101,7 @@ def end(
         run=task.run,
     )
     body = _published(task, course, stories, ended, output)
-    return ended, [routed.final_result(ended.task_id, body, outcome)]
+    return ended, routed.final_result(ended.task_id, body, outcome)
 
 
 def _error(course: Course, outcome: Outcome) -> str | None:

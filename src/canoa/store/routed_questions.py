@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from canoa.execution.step_records import steps_of
 from canoa.store import routed_reads
+from canoa.store.packing import plain
 from canoa.store.questions import StoreReads
 from canoa.vocabulary import NodeId
 
@@ -18,11 +20,13 @@ class RoutedReads(StoreReads):
     """Half of an adapter, like the class it extends."""
 
     async def steps(self, task_id: TaskId) -> list[StepRow]:
-        plan = await self.plan_of(task_id)
-        if plan is None:
+        found = await self._ask(routed_reads.plan_of(self._dialect, task_id))
+        if not found:
             return []
+        outline = routed_reads.outline_from(found[0])
         rows = await self._ask(routed_reads.steps_of(self._dialect, task_id))
-        return [routed_reads.step_row(row, plan) for row in rows]
+        records = steps_of(plain(task_id), outline, rows)
+        return [routed_reads.step_row(record, outline.plan) for record in records]
 
     async def step_output(self, task_id: TaskId, step: int) -> bytes | None:
         rows = await self._ask(routed_reads.output(self._dialect, task_id, step))

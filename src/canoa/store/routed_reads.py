@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan
 from canoa.execution.step_moves import StepState
-from canoa.execution.step_records import SENT, StepRecord
+from canoa.execution.step_records import SENT, outline_of
 from canoa.execution.step_rules import LOOK_MS
 from canoa.store.packing import plain
 from canoa.store.reads import Asked, asked, compiled
@@ -21,6 +21,7 @@ from canoa.vocabulary import NodeId, TaskId
 from canoa.wire.sapparchi import request_id
 
 if TYPE_CHECKING:
+    from canoa.execution.step_records import Outline, StepRecord
     from canoa.store.reads import Query, Row
 
 _FAR: Final = 2 * LOOK_MS
@@ -81,8 +82,7 @@ def all_breakers(dialect: str) -> Asked:
 # --- Rows in the port's words -----------------------------------------------------------------------
 
 
-def step_row(row: Row, plan: Plan) -> StepRow:
-    record = StepRecord(*row)
+def step_row(record: StepRecord, plan: Plan) -> StepRow:
     planned = plan.steps[record.step]
     return StepRow(
         task_id=TaskId(record.task_id),
@@ -95,7 +95,7 @@ def step_row(row: Row, plan: Plan) -> StepRow:
         due_ms=record.due_ms,
         ended_ms=record.ended_ms,
         error=record.error,
-        attempts=tuple(record.attempts()),
+        attempts=tuple(record.story),
     )
 
 
@@ -107,6 +107,10 @@ def due_of(row: Row) -> Due:
 
 def request_of(row: Row) -> str:
     return request_id(*row)
+
+
+def outline_from(row: Row) -> Outline:
+    return outline_of(row[0])
 
 
 def plan_from(row: Row) -> Plan:

@@ -144,12 +144,13 @@ sa.Index("steps_sent", steps.c.node_id, sqlite_where=_is_sent, postgresql_where=
 owed = sa.Table(
     "owed",
     metadata,
-    sa.Column("key", _ID, primary_key=True),
+    sa.Column("key", _ID, primary_key=True),  # of a bundle
     sa.Column("taken_until_ms", sa.BigInteger, nullable=False),
-    sa.Column("publication", _BLOB, nullable=False),
+    sa.Column("keys", _BLOB, nullable=False),  # of its messages
+    sa.Column("publications", _BLOB, nullable=False),
+    sa.Index("owed_taken", "taken_until_ms", "key"),
     postgresql_with=_EAGER_VACUUM,
 )
-sa.Index("owed_taken", owed.c.taken_until_ms)
 
 plans = sa.Table(
     "plans",

@@ -9,8 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from canoa.errors import SettingError
-from canoa.store import reads, sqlite_batch, sqlite_catalogue, sqlite_limits, sqlite_routed
-from canoa.store.outlines import Outlines
+from canoa.store import ledger, reads, sqlite_batch, sqlite_catalogue, sqlite_limits, sqlite_owed, sqlite_routed
+from canoa.store.routed_debts import Taking
+from canoa.store.routed_notes import Notes
 from canoa.store.routed_port import DEFAULT_BREAKERS, DEFAULT_SETTINGS
 from canoa.store.routed_questions import RoutedReads
 from canoa.store.sqlite_link import SqliteLink
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         Retention,
         Writes,
     )
+    from canoa.store.routed_ledger import RoutedLedger
     from canoa.store.routed_port import BreakerRow, FullStore, HealthNote, Move, Moved, NodeRow, Owed
     from canoa.vocabulary import NodeId
 
@@ -46,7 +48,7 @@ class SqliteStore(RoutedReads):
         self._path = path
         self._writer = SqliteLink(path, name="canoa-store-write")
         self._reader = SqliteLink(path, name="canoa-store-read")
-        self._outlines = Outlines()
+        self._notes = Notes()
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self._path)!r})"
@@ -78,14 +80,21 @@ class SqliteStore(RoutedReads):
     # --- Changes ------------------------------------------------------------------------------------
 
     async def apply(self, changes: Sequence[Change]) -> list[Answer]:
-        return await self._writer.write(partial(sqlite_batch.apply, changes=changes))
+        def work(connection: sqlite3.Connection) -> list[Answer]:
+            self._notes.memory.take(ledger.needs_of(changes).tasks)  # they change without their managers
+            return sqlite_batch.apply(connection, changes)
+
+        return await self._writer.write(work)
 
     async def take_outbox(self, *, now_ms: int, limit: int, for_ms: int) -> list[OutboxRow]:
         work = partial(sqlite_limits.take_outbox, now_ms=now_ms, limit=limit, for_ms=for_ms)
         return await self._writer.write(work)
 
     async def forget(self, retention: Retention, *, now_ms: int, limit: int) -> int:
-        work = partial(sqlite_limits.forget, retention=retention, now_ms=now_ms, limit=limit)
+        def work(connection: sqlite3.Connection) -> int:
+            self._notes.memory.clear()
+            return sqlite_limits.forget(connection, retention, now_ms=now_ms, limit=limit)
+
         return await self._writer.write(work)
 
     async def _ask(self, asked: reads.Asked | None) -> list[reads.Row]:
@@ -102,14 +111,14 @@ class SqliteStore(RoutedReads):
     async def advance(
         self, moves: Sequence[Move], route: Route, *, settings: StepSettings = DEFAULT_SETTINGS
     ) -> list[Moved]:
-        work = partial(sqlite_routed.advance, moves=moves, outlines=self._outlines, route=route, settings=settings)
-        moved, plans = await self._writer.write(work)
-        self._outlines.written(plans)
-        return moved
+        work = partial(sqlite_routed.advance, moves=moves, notes=self._notes, route=route, settings=settings)
+        ledgers = await self._writer.write(work, after=_settle)
+        return [moved for each in ledgers for moved in each.answers()]
 
     async def take_owed(self, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
-        work = partial(sqlite_routed.take_owed, now_ms=now_ms, limit=limit, for_ms=for_ms)
-        return await self._writer.write(work)
+        work = partial(sqlite_owed.take_owed, debts=self._notes.debts, now_ms=now_ms, limit=limit, for_ms=for_ms)
+        taking = await self._writer.write(work, after=Taking.settle)
+        return taking.owed
 
     async def put_plan(self, plan: Plan, *, now_ms: int) -> bool:
         return await self._writer.write(partial(sqlite_catalogue.put_plan, plan=plan, now_ms=now_ms))
@@ -158,6 +167,11 @@ class SqliteStore(RoutedReads):
 
     async def free_slots(self, holders: Sequence[tuple[str, str]]) -> None:
         await self._writer.write(partial(sqlite_limits.free_slots, holders=holders))
+
+
+def _settle(ledgers: Sequence[RoutedLedger]) -> None:
+    for each in ledgers:
+        each.settle()
 
 
 _port: type[FullStore] = SqliteStore

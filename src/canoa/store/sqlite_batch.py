@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TASK: Final = [column.name for column in tasks.c]
 SMALL: Final = TASK[:-2]  # all but `message` and `result`
-_CHANGING: Final = [name for name in SMALL if name not in ("id", "action", "submitted_ms", "plan")]
+CHANGING: Final = [name for name in SMALL if name not in ("id", "action", "submitted_ms", "plan")]
 _LETTER: Final = [column.name for column in letters.c]
 
 
@@ -56,7 +56,7 @@ _BLOBS: Final = {
     (True, False): ["message"],
     (True, True): ["message", "result"],
 }
-_UPDATE_TASK: Final = {which: updating(tasks, ["id"], [*_CHANGING, *blobs]) for which, blobs in _BLOBS.items()}
+_UPDATE_TASK: Final = {which: updating(tasks, ["id"], [*CHANGING, *blobs]) for which, blobs in _BLOBS.items()}
 
 
 def apply(connection: sqlite3.Connection, changes: Sequence[Change]) -> list[Answer]:

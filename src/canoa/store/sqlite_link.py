@@ -66,9 +66,12 @@ class SqliteLink:
     async def read(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         return await self._in_thread(lambda: work(self._opened()))
 
-    async def write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """In one transaction, on disk when it returns; alone from the beginning, so what `work` reads stays true."""
-        result = await self._in_thread(lambda: _transaction(self._opened(), work))
+    async def write(
+        self, work: Callable[[sqlite3.Connection], Result], *, after: Callable[[Result], None] | None = None
+    ) -> Result:
+        """In one transaction, on disk when it returns; alone from the beginning, so what `work` reads stays true.
+        `after`: with the result, in the same thread, before anybody else writes; not if it was not committed."""
+        result = await self._in_thread(lambda: _transaction(self._opened(), work, after))
         self.writes.done += 1
         return result
 
@@ -129,7 +132,11 @@ def translated(exc: sqlite3.Error, path: Path) -> CanoaError:
     return StoreUnreachable(f"the store {path}: {exc}")
 
 
-def _transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], Result]) -> Result:
+def _transaction(
+    connection: sqlite3.Connection,
+    work: Callable[[sqlite3.Connection], Result],
+    after: Callable[[Result], None] | None,
+) -> Result:
     connection.execute("BEGIN IMMEDIATE")
     try:
         result = work(connection)
@@ -138,6 +145,8 @@ def _transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connect
         if connection.in_transaction:  # some errors have rolled back already
             connection.execute("ROLLBACK")
         raise
+    if after is not None:
+        after(result)
     return result
 
 

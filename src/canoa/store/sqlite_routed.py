@@ -1,116 +1,115 @@
-"""Moves on SQLite: load the rows of the tasks they touch, let the ledger decide, write what came out.
+"""Moves on SQLite: remember or load the tasks they touch, let the ledger decide, write what came out.
 
-Runs inside a transaction that excludes other writers. Plain statements, many rows each.
+Runs inside a transaction that excludes other writers: what is remembered is true, unless another connection has
+written since. Plain statements, many rows each.
 """
 
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from msgspec.structs import astuple
-
-from canoa.execution.step_records import StepRecord
+from canoa.execution.step_records import encode_story, steps_of
 from canoa.store.ledger import TaskRecord
-from canoa.store.packing import unpack_publication
 from canoa.store.routed_ledger import RoutedLedger, needs_of, rounds
-from canoa.store.routed_port import HOLD_OWED_MS, Owed
-from canoa.store.schema import steps, tasks
-from canoa.store.sqlite_batch import INSERT_TASK, SELECT_TASK, SMALL, TASK, inserting, updating
+from canoa.store.routed_memory import RoutedTask
+from canoa.store.schema import steps
+from canoa.store.sqlite_batch import CHANGING, INSERT_TASK, SELECT_TASK, TASK, inserting
 from canoa.store.sqlite_catalogue import UPSERT_PLAN
+from canoa.store.sqlite_owed import DELETE_OWED, INSERT_OWED, unsent
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from canoa.execution.step_moves import Route
-    from canoa.execution.step_records import Outline
+    from canoa.execution.step_records import Outline, StepRecord
     from canoa.execution.step_settings import StepSettings
-    from canoa.store.outlines import Outlines
     from canoa.store.routed_duties import Wanted
-    from canoa.store.routed_port import Move, Moved
+    from canoa.store.routed_notes import Notes
+    from canoa.store.routed_port import Move
 
-_STEP: Final = [column.name for column in steps.c]
+
+def _updating(table: str, columns: Sequence[str], *, key: Sequence[str]) -> str:
+    """Its values: those of the columns, then those of the key."""
+    cells = ", ".join(f"{name} = ?" for name in columns)
+    return f"UPDATE {table} SET {cells} WHERE {' AND '.join(f'{name} = ?' for name in key)}"
+
+
+# Columns that an index has are named only where they change: naming one is writing that index.
+_STEP: Final = [column.name for column in steps.c][:-2]  # but for `story` and `output`, which are not taken as they are
 _STEP_KEY: Final = ("task_id", "step")
-_STEP_CHANGING: Final = [name for name in _STEP if name not in (*_STEP_KEY, "output")]
-_SELECT_STEPS: Final = f"SELECT {', '.join(_STEP[:-1])} FROM steps WHERE task_id = ? ORDER BY step"
-_INSERT_STEP: Final = inserting("INSERT", "steps", _STEP)
-_TASK_CHANGING: Final = [name for name in SMALL if name not in ("id", "action", "submitted_ms", "plan")]
-_UPDATE_TASK: Final = updating(tasks, ["id"], _TASK_CHANGING)
-_UPDATE_TASK_AND_RESULT: Final = updating(tasks, ["id"], [*_TASK_CHANGING, "result"])
-_UPDATE_STEP: Final = updating(steps, _STEP_KEY, _STEP_CHANGING)
-_UPDATE_STEP_AND_OUTPUT: Final = updating(steps, _STEP_KEY, [*_STEP_CHANGING, "output"])
-_INSERT_OWED: Final = inserting("INSERT OR IGNORE", "owed", ["key", "taken_until_ms", "publication"])
-FREE_OWED: Final = """
-SELECT key, publication, taken_until_ms FROM owed WHERE taken_until_ms <= ?
-UNION ALL
-SELECT key, publication, taken_until_ms FROM owed WHERE taken_until_ms > ?
-ORDER BY taken_until_ms, key LIMIT ?
-"""  # with OR it would read the whole table
+_STEP_END: Final = ("state", "outcome", "due_ms", "limit_ms", "ended_ms", "error")
+_STEP_CHANGING: Final = [name for name in _STEP if name not in _STEP_KEY]
+_SELECT_STEPS: Final = f"SELECT {', '.join(_STEP)}, story FROM steps WHERE task_id = ?"
+_INSERT_STEP: Final = inserting("INSERT", "steps", [*_STEP, "story", "output"])
+_UPDATE_STEP: Final = _updating("steps", ["story", *_STEP_CHANGING], key=_STEP_KEY)
+_END_STEP: Final = _updating("steps", ["story", *_STEP_END, "output"], key=_STEP_KEY)
+_UPDATE_TASK: Final = _updating("tasks", ["standing", "reply_to"], key=["id"])
+_END_TASK: Final = _updating("tasks", [*CHANGING, "result"], key=["id"])
+
+_new_task = attrgetter(*TASK)
+_updated_task = attrgetter("standing", "reply_to", "id")
+_ended_task = attrgetter(*CHANGING, "result", "id")
+_new_step = attrgetter(*_STEP)
+_updated_step = attrgetter(*_STEP_CHANGING, *_STEP_KEY)
+_ended_step = attrgetter(*_STEP_END, "output", *_STEP_KEY)
 
 
 def advance(
-    connection: sqlite3.Connection,
-    moves: Sequence[Move],
-    *,
-    outlines: Outlines,
-    route: Route,
-    settings: StepSettings,
-) -> tuple[list[Moved], list[tuple[Outline, int]]]:
-    """With the plans that were written: they are known once it is committed."""
-    answers: list[Moved] = []
-    plans: list[tuple[Outline, int]] = []
-    for part in rounds(moves):
-        ledger = _load(connection, needs_of(part), outlines=outlines, route=route, settings=settings)
-        ledger.give_unsent(_unsent(connection, ledger.overdue(part)))
-        ledger.take(part)
-        _build(connection, ledger)
-        new_plans = outlines.to_write(ledger.plans.values())
-        _write(connection, ledger, new_plans)
-        answers += ledger.answers()
-        plans += new_plans
-    return answers, plans
+    connection: sqlite3.Connection, moves: Sequence[Move], *, notes: Notes, route: Route, settings: StepSettings
+) -> list[RoutedLedger]:
+    """To be settled once it is committed; they have the answers."""
+    (data_version,) = connection.execute("PRAGMA data_version").fetchone()
+    if data_version != notes.data_version:  # another connection has written
+        notes.memory.clear()
+        notes.data_version = data_version
+    return [_advance(connection, part, notes=notes, route=route, settings=settings) for part in rounds(moves)]
 
 
-def _load(
-    connection: sqlite3.Connection,
-    task_ids: dict[str, None],
-    *,
-    outlines: Outlines,
-    route: Route,
-    settings: StepSettings,
+def _advance(
+    connection: sqlite3.Connection, moves: Sequence[Move], *, notes: Notes, route: Route, settings: StepSettings
 ) -> RoutedLedger:
-    # Row by row: as fast as one statement over a list, and exact for whatever an id may hold.
-    found: list[TaskRecord] = []
-    for task_id in task_ids:
-        found += [TaskRecord(*row) for row in connection.execute(SELECT_TASK, (task_id,))]
-    of_tasks: dict[str, tuple[Outline, list[StepRecord]]] = {}
-    for task in found:
-        outline = _outline(connection, outlines, task.plan) if task.plan is not None else None
-        if outline is not None:
-            rows = connection.execute(_SELECT_STEPS, (task.id,))
-            of_tasks[task.id] = outline, [StepRecord(*row) for row in rows]
-    return RoutedLedger(found, of_tasks, outlines, route=route, settings=settings)
-
-
-def _unsent(connection: sqlite3.Connection, keys: Sequence[str]) -> set[str]:
-    select = "SELECT key FROM owed WHERE key = ?"
-    return {key for key in keys if connection.execute(select, (key,)).fetchone() is not None}
-
-
-def _outline(connection: sqlite3.Connection, outlines: Outlines, plan_id: str) -> Outline | None:
-    known = outlines.get(plan_id)
-    if known is not None:
-        return known
-    doc = _one(connection, "SELECT doc FROM plans WHERE id = ?", plan_id)
-    return None if doc is None else outlines.add(doc)
-
-
-def _build(connection: sqlite3.Connection, ledger: RoutedLedger) -> None:
+    tasks = _tasks(connection, needs_of(moves), notes)
+    ledger = RoutedLedger(tasks, notes, route=route, settings=settings)
+    ledger.pay(moves)
+    if ledger.asks_for_unsent(moves):
+        ledger.give_unsent(unsent(connection, notes.debts))
+    ledger.take(moves)
     is_left = True
     while is_left:
         _give(connection, ledger, ledger.wanted())
         is_left = ledger.build()
+    ledger.close()
+    _write(connection, ledger)
+    return ledger
+
+
+def _tasks(connection: sqlite3.Connection, task_ids: Iterable[str], notes: Notes) -> dict[str, RoutedTask]:
+    # Row by row: as fast as one statement over a list, and exact for whatever an id may hold.
+    found = notes.memory.take(task_ids)
+    for task_id in task_ids:
+        if task_id not in found:
+            row = connection.execute(SELECT_TASK, (task_id,)).fetchone()
+            if row is not None:
+                found[task_id] = _loaded(connection, TaskRecord(*row), notes)
+    return found
+
+
+def _loaded(connection: sqlite3.Connection, task: TaskRecord, notes: Notes) -> RoutedTask:
+    outline = _outline(connection, notes, task.plan) if task.plan is not None else None
+    if outline is None:
+        return RoutedTask(task)
+    rows = connection.execute(_SELECT_STEPS, (task.id,))
+    return RoutedTask(task, outline, steps_of(task.id, outline, rows))
+
+
+def _outline(connection: sqlite3.Connection, notes: Notes, plan_id: str) -> Outline | None:
+    known = notes.outlines.get(plan_id)
+    if known is not None:
+        return known
+    doc = _one(connection, "SELECT doc FROM plans WHERE id = ?", plan_id)
+    return None if doc is None else notes.outlines.add(doc)
 
 
 def _give(connection: sqlite3.Connection, ledger: RoutedLedger, wanted: Wanted) -> None:
@@ -128,23 +127,24 @@ def _one(connection: sqlite3.Connection, select: str, *key: object) -> bytes | N
     return None if found is None else found[0]
 
 
-def _write(connection: sqlite3.Connection, ledger: RoutedLedger, plans: Sequence[tuple[Outline, int]]) -> None:
-    many = connection.executemany
-    many(UPSERT_PLAN, [(outline.id, used_ms, outline.doc) for outline, used_ms in plans])
-    many(INSERT_TASK, [astuple(task)[: len(TASK)] for task in ledger.new_tasks.values()])
-    many(_INSERT_STEP, [astuple(step) for step in ledger.new_steps])
-    many(_UPDATE_TASK, [astuple(task)[: len(SMALL)] for task in ledger.updated_tasks(with_result=False)])
-    many(_UPDATE_TASK_AND_RESULT, [astuple(task)[: len(TASK)] for task in ledger.updated_tasks(with_result=True)])
-    many(_UPDATE_STEP, [astuple(step)[:-1] for step in ledger.updated_steps(with_output=False)])
-    many(_UPDATE_STEP_AND_OUTPUT, [astuple(step) for step in ledger.updated_steps(with_output=True)])
-    many("DELETE FROM owed WHERE key = ?", [(key,) for key in ledger.paid])
-    many(_INSERT_OWED, [(key, now_ms + HOLD_OWED_MS, blob) for key, now_ms, blob in ledger.owed])
+def _write(connection: sqlite3.Connection, ledger: RoutedLedger) -> None:
+    ended = ledger.updated_tasks(with_result=True)
+    updated = ledger.updated_tasks(with_result=False)
+    _many(connection, UPSERT_PLAN, [(outline.id, used_ms, outline.doc) for outline, used_ms in ledger.plans])
+    _many(connection, INSERT_TASK, [_new_task(task) for task in ledger.new_tasks.values()])
+    _many(connection, _INSERT_STEP, [_step_values(step) for step in ledger.new_steps])
+    _many(connection, _UPDATE_TASK, [_updated_task(task) for task in updated])
+    _many(connection, _END_TASK, [_ended_task(task) for task in ended])
+    _many(connection, _UPDATE_STEP, [(encode_story(step.story), *_updated_step(step)) for step in ledger.updated_steps])
+    _many(connection, _END_STEP, [(encode_story(step.story), *_ended_step(step)) for step in ledger.ended_steps])
+    _many(connection, DELETE_OWED, [(key,) for key in ledger.spent])
+    _many(connection, INSERT_OWED, [bundle.row() for bundle in ledger.bundles])
 
 
-def take_owed(connection: sqlite3.Connection, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
-    free = connection.execute(FREE_OWED, (now_ms, now_ms + 2 * max(for_ms, HOLD_OWED_MS), limit)).fetchall()
-    connection.executemany(
-        "UPDATE owed SET taken_until_ms = ? WHERE key = ?", [(now_ms + for_ms, key) for key, _, _ in free]
-    )
-    taken = [Owed(key=key, publication=unpack_publication(blob)) for key, blob, _ in free]
-    return sorted(taken, key=attrgetter("key"))
+def _step_values(step: StepRecord) -> tuple[Any, ...]:
+    return (*_new_step(step), encode_story(step.story), step.output)
+
+
+def _many(connection: sqlite3.Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    if rows:  # with none, the driver still takes its time
+        connection.executemany(statement, rows)

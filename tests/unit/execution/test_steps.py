@@ -197,7 +197,7 @@ def test_a_step_that_is_only_lost_on_its_way_expires() -> None:
             now_ms = course.steps[0].due_ms or 0
             course.due(due(course, 0))
 
-    assert (course.steps[0].outcome, len(course.steps[0].attempts())) == ("expired", MAX_STORY)
+    assert (course.steps[0].outcome, len(course.steps[0].story)) == ("expired", MAX_STORY)
     assert HOUR_MS <= now_ms - NOW_MS < HOUR_MS + 10_000
 
 

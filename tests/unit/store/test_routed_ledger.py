@@ -30,8 +30,10 @@ from canoa.errors import WrongUse
 from canoa.execution.plan import Given, Plan, Source, Step
 from canoa.store import sqlite_routed
 from canoa.store.outlines import MAX_BYTES, MAX_OUTLINES, USED_EVERY_MS, Outlines
+from canoa.store.routed_notes import Notes
 from canoa.store.routed_port import DEFAULT_SETTINGS, Paid
-from canoa.store.schema import metadata
+from canoa.store.schema import metadata, owed
+from canoa.store.sqlite_owed import FREE_OWED, take_owed
 from canoa.vocabulary import ActionName
 
 if TYPE_CHECKING:
@@ -58,23 +60,25 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
 )
 
 
-def outcome_of(groups: list[list[Move]]) -> tuple[list[Any], dict[str, list[Any]]]:
+def outcome_of(groups: list[list[Move]], *, is_forgetful: bool = False) -> tuple[list[Any], dict[str, list[Any]]]:
     """What each move did, and everything that is in the tables afterwards."""
-    outlines, route = Outlines(), Nodes("gw-7")
+    notes, route = Notes(), Nodes("gw-7")
     with closing(sqlite3.connect(":memory:")) as connection:
         for table in metadata.sorted_tables:
             connection.execute(str(CreateTable(table).compile(dialect=sa.create_engine("sqlite://").dialect)))
         done: list[Moved] = []
         for group in groups:
-            moved, plans = sqlite_routed.advance(
-                connection, group, outlines=outlines, route=route, settings=DEFAULT_SETTINGS
-            )
-            outlines.written(plans)
-            done += moved
+            if is_forgetful:
+                notes.memory.clear()
+            for ledger in sqlite_routed.advance(connection, group, notes=notes, route=route, settings=DEFAULT_SETTINGS):
+                ledger.settle()
+                done += ledger.answers()
         rows = {
             table.name: connection.execute(f"SELECT * FROM {table.name} ORDER BY 1, 2").fetchall()
             for table in metadata.sorted_tables
+            if table is not owed
         }
+        rows["owed"] = take_owed(connection, notes.debts, now_ms=NOW_MS + 10**6, limit=1000, for_ms=1).owed
     return [(each.verdict, each.outcome, each.step_outcome, each.cancel) for each in done], rows
 
 
@@ -85,6 +89,12 @@ def test_a_group_does_what_its_moves_do_one_after_the_other(groups: list[list[Mo
     groups = [sorted(group, key=lambda move: not isinstance(move, Paid)) for group in groups]
 
     assert outcome_of(groups) == outcome_of([[move] for group in groups for move in group])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(MOVES, max_size=8), max_size=5))
+def test_what_is_remembered_is_what_is_stored(groups: list[list[Move]]) -> None:
+    assert outcome_of(groups) == outcome_of(groups, is_forgetful=True)
 
 
 @pytest.mark.parametrize("after", [(("b",), ("a",)), (("missing",),), (("a",),)])
@@ -132,9 +142,9 @@ def test_looking_for_what_is_left_to_be_sent_does_not_read_what_others_hold() ->
     sqlite = sa.create_engine("sqlite://")
     with sqlite.begin() as connection:
         metadata.create_all(connection)
-        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sqlite_routed.FREE_OWED}", (1, 2, 3)).fetchall()
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {FREE_OWED}", (1, 2, 3)).fetchall()
     sqlite.dispose()
 
     reads = [detail for *_, detail in plan if "owed" in detail]
     assert len(reads) == 2
-    assert all("SEARCH owed USING INDEX owed_taken" in detail for detail in reads)
+    assert all("SEARCH owed USING COVERING INDEX owed_taken" in detail for detail in reads)

@@ -1,0 +1,42 @@
+"""What is still to be sent, in bundles: a row for many messages."""
+
+from __future__ import annotations
+
+import msgspec
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+_ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+_EAGER_VACUUM = {"autovacuum_vacuum_scale_factor": 0.01, "autovacuum_analyze_scale_factor": 0.01}
+
+
+def upgrade() -> None:
+    old = op.get_bind().execute(sa.text("SELECT key, taken_until_ms, publication FROM owed")).fetchall()
+    op.drop_index("owed_taken", "owed")
+    op.drop_table("owed")
+    owed = op.create_table(
+        "owed",
+        sa.Column("key", _ID, primary_key=True),
+        sa.Column("taken_until_ms", sa.BigInteger, nullable=False),
+        sa.Column("keys", sa.LargeBinary, nullable=False),
+        sa.Column("publications", sa.LargeBinary, nullable=False),
+        postgresql_with=_EAGER_VACUUM,
+    )
+    op.create_index("owed_taken", "owed", ["taken_until_ms", "key"])
+    if old:
+        op.bulk_insert(owed, [_bundle(*row) for row in old])
+
+
+def _bundle(key: str, taken_until_ms: int, publication: bytes) -> dict[str, object]:
+    """Of the one message."""
+    return {
+        "key": key,
+        "taken_until_ms": taken_until_ms,
+        "keys": msgspec.msgpack.encode([key]),
+        "publications": b"\x91" + publication,  # a list of one
+    }

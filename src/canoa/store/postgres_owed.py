@@ -1,0 +1,74 @@
+"""What moves left to be sent, on PostgreSQL: bundles of messages, and who takes over those that nobody holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from canoa.store.packing import unpack_texts
+from canoa.store.postgres_batch import columns_of, inserting, updating
+from canoa.store.postgres_writes import Writes
+from canoa.store.routed_debts import Taking, bundle_of
+from canoa.store.routed_port import HOLD_OWED_MS
+from canoa.store.schema import owed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.store.postgres_link import Connection
+    from canoa.store.routed_debts import Bundle, Debts, Row
+
+_OWED: Final = ["key", "taken_until_ms", "keys", "publications"]
+INSERT_OWED: Final = inserting(owed, _OWED)
+DELETE_OWED: Final = "DELETE FROM owed WHERE key = ANY($1::text[])"
+_UPDATE_OWED: Final = updating(owed, ["key"], _OWED)
+_SELECT_OWED: Final = f"SELECT {', '.join(_OWED)} FROM owed WHERE key = $1"
+_LOCK_FREE: Final = """
+SELECT key FROM owed WHERE taken_until_ms <= $1 OR taken_until_ms > $2
+ORDER BY taken_until_ms, key LIMIT $3 FOR UPDATE SKIP LOCKED
+"""
+_ARE_OUT: Final = """
+SELECT wanted.key FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
+  AS wanted (key, task_id, step, attempt, send)
+JOIN steps USING (task_id, step, attempt, send) WHERE state = 'sent'
+"""
+
+
+async def unsent(connection: Connection, debts: Debts) -> set[str]:
+    """Keys of all that is owed and not in those books."""
+    known = debts.rows()
+    rows = await connection.fetch("SELECT key, keys FROM owed")
+    return {each for key, keys in rows if key not in known for each in unpack_texts(keys)}
+
+
+async def take_owed(connection: Connection, debts: Debts, *, now_ms: int, limit: int, for_ms: int) -> Taking:
+    """To be settled once it is committed."""
+    taking = Taking(limit, debts, until_ms=now_ms + for_ms)
+    await _write(connection, deleted=taking.spent, updated=debts.shrunk(), new=[])
+    free = await connection.fetch(_LOCK_FREE, now_ms, now_ms + 2 * max(for_ms, HOLD_OWED_MS), limit)
+    for (key,) in free:
+        if taking.is_full:
+            break
+        (row,) = await connection.fetch(_SELECT_OWED, key)
+        bundle = bundle_of(*row)
+        taking.add(bundle, await _are_out(connection, bundle))
+    taking.close()
+    rests = [bundle.row() for bundle in taking.rests]
+    await _write(connection, deleted=taking.emptied, updated=rests, new=[bundle.row() for bundle in taking.bundles])
+    return taking
+
+
+async def _are_out(connection: Connection, bundle: Bundle) -> dict[str, bool]:
+    attempts = bundle.attempts()
+    if not attempts:
+        return {}
+    rows = [(key, *request) for key, request in attempts.items()]
+    out = {key for (key,) in await connection.fetch(_ARE_OUT, *columns_of(rows))}
+    return {key: key in out for key in attempts}
+
+
+async def _write(connection: Connection, *, deleted: Sequence[str], updated: Sequence[Row], new: Sequence[Row]) -> None:
+    writes = Writes()
+    writes.add(DELETE_OWED, [sorted(deleted)] if deleted else [])
+    writes.add(_UPDATE_OWED, columns_of(sorted(updated)))
+    writes.add(INSERT_OWED, columns_of(new))
+    await writes.send(connection)

@@ -1,0 +1,81 @@
+"""The open tasks that one program moved last, as it wrote them: what it wrote itself it need not read again.
+
+Whoever moves a task takes it out, and puts it back once that is on disk. So a commit that failed, or whose outcome
+nobody knows, leaves nothing here. Whether another program has written since is for the adapters to find out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from canoa.broker.port import Message
+from canoa.execution.step_records import Outline, StepRecord
+from canoa.store.ledger import TaskRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAX_TASKS: Final = 20_000
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Of what they were asked, and what their steps gave. More of either spare reads where very many tasks are open, and
+take memory."""
+
+_TASK_BYTES: Final = 2_000
+_STEP_BYTES: Final = 800
+"""What the values of a task and of a step take, measured with short ids."""
+
+
+class RoutedTask(msgspec.Struct):
+    """A task and what is known of it besides its row. `version`: its row's, where the database counts those."""
+
+    task: TaskRecord
+    outline: Outline | None = None  # None: its plan is not known, or it is not routed
+    steps: list[StepRecord] = []
+    request: Message | None = None  # None: not read yet
+    version: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        asked = 0 if self.request is None else len(self.request.body)
+        given = sum(len(step.output) for step in self.steps if step.output is not None)
+        return _TASK_BYTES + len(self.steps) * _STEP_BYTES + asked + given
+
+
+class Memory:
+    """The least lately moved are dropped first."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, tuple[RoutedTask, int]] = {}  # with their sizes
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __contains__(self, task_id: str) -> bool:
+        return task_id in self._tasks
+
+    def take(self, task_ids: Iterable[str]) -> dict[str, RoutedTask]:
+        """Those of them that are remembered; they are no longer."""
+        taken: dict[str, RoutedTask] = {}
+        for task_id in task_ids:
+            found = self._tasks.pop(task_id, None)
+            if found is not None:
+                taken[task_id] = found[0]
+                self._bytes -= found[1]
+        return taken
+
+    def keep(self, tasks: Iterable[RoutedTask]) -> None:
+        """As they are on disk. The caller does not change them any more."""
+        for each in tasks:
+            size_bytes = each.size_bytes
+            self._tasks[each.task.id] = each, size_bytes
+            self._bytes += size_bytes
+        while len(self._tasks) > MAX_TASKS or self._bytes > MAX_BYTES:
+            _, size_bytes = self._tasks.pop(next(iter(self._tasks)))
+            self._bytes -= size_bytes
+
+    def clear(self) -> None:
+        self._tasks.clear()
+        self._bytes = 0
