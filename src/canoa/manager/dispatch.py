@@ -111,6 +111,8 @@ class Dispatch:
 
     async def stop(self) -> None:
         """What is in hand is written, or left to other managers."""
+        self.intake.stop()
+        self.answers.stop()
         await self.sender.stop()
         await self.timers.stop()
         await self.moving.aclose()

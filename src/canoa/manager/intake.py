@@ -88,6 +88,10 @@ class Intake:
     def on_delivery(self, delivery: Delivery) -> None:
         self._opener.on_delivery(delivery)
 
+    def stop(self) -> None:
+        """What is in hand is still written; bundles that are not open yet are left to other managers."""
+        self._opener.stop()
+
     def _take(self, delivery: Delivery) -> None:
         try:
             request = requests.read(delivery.message, now_ms(), limit_bytes=self._limit_bytes)

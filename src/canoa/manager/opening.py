@@ -33,13 +33,19 @@ class Opener:
         self._waiting: deque[Delivery] = deque()
         self._open: list[Whole] = []
         self._is_opening = False
+        self._is_stopped = False
 
     def on_delivery(self, delivery: Delivery) -> None:
-        if is_bundle(delivery.message):
+        if not is_bundle(delivery.message):
+            self._take(delivery)
+        elif not self._is_stopped:
             self._waiting.append(delivery)
             self._open_some()
-        else:
-            self._take(delivery)
+
+    def stop(self) -> None:
+        """Open no more: what is not, the broker gives to another manager."""
+        self._is_stopped = True
+        self._waiting.clear()
 
     def _open_some(self) -> None:
         if self._is_opening:  # one that ended at once, of which the loop below knows

@@ -10,6 +10,7 @@ from canoa.recorder.times import as_time
 from canoa.store.routed_port import Begin, Paid
 from canoa.wire import sapparchi
 from canoa.wire.event import Event
+from canoa.wire.task import ATTEMPT
 
 if TYPE_CHECKING:
     from canoa.broker.port import Message
@@ -71,21 +72,19 @@ class Telling:
         )
 
     def _tell_sent(self, message: Message, moved: Moved, at_ms: int) -> None:
-        request = sapparchi.parse_request_id(message.message_id or "")
-        if request is not None:
-            task_id, _, attempt, _ = request
-            headers = message.headers
-            self._events.tell(
-                Event(
-                    kind="step_sent",
-                    task_id=task_id,
-                    action=moved.task_action or "",
-                    at=as_time(at_ms),
-                    node_id=str(headers.get(sapparchi.NODE_ID, "")),
-                    attempt=attempt,
-                    step=str(headers.get(sapparchi.STEP, "")),
-                )
+        headers = message.headers
+        attempt = headers.get(ATTEMPT, 1)
+        self._events.tell(
+            Event(
+                kind="step_sent",
+                task_id=str(headers.get(sapparchi.TASK, "")),
+                action=moved.task_action or "",
+                at=as_time(at_ms),
+                node_id=str(headers.get(sapparchi.NODE_ID, "")),
+                attempt=attempt if isinstance(attempt, int) else None,
+                step=str(headers.get(sapparchi.STEP, "")),
             )
+        )
 
 
 def _task_id(move: _TimedMove) -> TaskId:

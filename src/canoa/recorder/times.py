@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from canoa.clock import now_ms
@@ -14,6 +15,7 @@ _LAST_MS: Final = 253_402_300_799_000
 """Where the calendar begins and ends, the years 1 and 9999. A message may claim more."""
 
 
+@lru_cache(64)  # what comes together has a time or two in common
 def as_time(ms: int) -> datetime:
     return datetime.fromtimestamp(min(max(ms, _FIRST_MS), _LAST_MS) / 1000, UTC)
 

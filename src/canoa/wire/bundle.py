@@ -7,6 +7,7 @@ Its body is a msgpack array with one map per message: the fields of `Message`, w
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping  # noqa: TC003  # msgspec looks it up
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
@@ -14,7 +15,6 @@ import msgspec
 
 from canoa.broker.port import Message
 from canoa.errors import PayloadTooLarge, Undecodable
-from canoa.wire.ids import new_task_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +51,9 @@ class Part(Message, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     type: _Short | None = None
     app_id: _Short | None = None
 
+
+_numbers = itertools.count(1)
+"""By which a broker's answer finds a bundle; whoever reads it goes by its parts."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _Parts: TypeAlias = Annotated[list[Part], msgspec.Meta(min_length=1, max_length=MAX_PARTS)]
@@ -120,5 +123,5 @@ def _bundle(messages: Sequence[Message], body: bytes) -> Message:
         content_type=CONTENT_TYPE,
         persistent=any(each.persistent for each in messages),
         expiration_s=None if None in ttls_s else max(ttl_s for ttl_s in ttls_s if ttl_s is not None),
-        message_id=new_task_id(),
+        message_id=f"bundle-{next(_numbers)}",
     )

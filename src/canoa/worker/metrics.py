@@ -108,9 +108,11 @@ def _of_this_node(node: NodeFigures) -> Iterable[CounterMetricFamily | GaugeMetr
 def _of_this_process() -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
     duplicates = CounterMetricFamily("canoa_duplicates", "Results that came after the first one for their task.")
     duplicates.add_metric([], METRICS.duplicates)
+    refused = CounterMetricFamily("canoa_results_refused", "Bundles of results that could not be read.")
+    refused.add_metric([], METRICS.refused)
     build = GaugeMetricFamily("canoa_build_info", "What runs here.", labels=["version", "python"])
     build.add_metric([version("canoa"), platform.python_version()], 1)
-    return (duplicates, build)
+    return (duplicates, refused, build)
 
 
 def new_registry(collector: WorkerCollector) -> CollectorRegistry:

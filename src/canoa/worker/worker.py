@@ -55,6 +55,9 @@ Job: TypeAlias = tuple[Offer, Delivery, Permit | None]
 TUNE_EVERY_S = 0.2
 LET_GO_EVERY_S = 5.0
 
+SUSPECTS_MEET_S = 0.05
+"""How far apart suspects may come that one crash made such, and how long an acknowledgement takes to leave."""
+
 MAX_TASK_ID_BYTES = 255
 """What AMQP allows for a message id. A cancellation of anything longer is noise, and is not remembered."""
 
@@ -123,6 +126,7 @@ class Worker:
         self._joined = self._new_joined() if settings.join else None
         self._cancels: Consumer | None = None
         self._has_suspect = False
+        self._postponed: list[Delivery] = []  # suspects that may still be in hand
         self._look_again_s = 0.0  # by the loop's clock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -295,6 +299,7 @@ class Worker:
         if self._is_stopping:
             offer.hand_back(delivery)
         elif self._has_suspect:
+            self._postponed.append(delivery)
             offer.postpone(delivery)
         else:
             self._has_suspect = True
@@ -311,6 +316,7 @@ class Worker:
             if not delivery.redelivered:
                 await self._main.pause()
                 await self._cpu.pause()
+                await self._no_other_suspect()
             if self._is_stopping or delivery.is_settled:
                 offer.hand_back(delivery)  # or not even that, when its link is gone
             else:
@@ -322,6 +328,14 @@ class Worker:
             if not self._is_stopping:
                 self._main.resume()
                 self._cpu.resume()
+
+    async def _no_other_suspect(self) -> None:
+        """Several that met in one worker come again together: those that were postponed are acknowledged first."""
+        while True:
+            await asyncio.sleep(SUSPECTS_MEET_S)
+            self._postponed = [each for each in self._postponed if not each.is_settled]
+            if not self._postponed:
+                return
 
     def _on_cancel(self, delivery: Delivery) -> None:
         delivery.settle()

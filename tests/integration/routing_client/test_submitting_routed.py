@@ -126,6 +126,23 @@ async def test_where_no_manager_ever_ran_the_error_names_the_command(rabbit_url:
             await double.using(dispatch="routed").call(2)
 
 
+@pytest.mark.rabbitmq
+async def test_where_no_manager_ever_ran_each_of_many_hears_so(rabbit_url: str) -> None:
+    app = Canoa("plant", broker=rabbit_url)
+
+    @app.action()
+    async def double(number: int) -> int:
+        return 2 * number
+
+    routed = double.using(dispatch="routed")
+    async with app:
+        told = await asyncio.gather(*(routed.call(number) for number in range(5)), return_exceptions=True)
+        with pytest.raises(NobodyManages, match="canoa manager"):
+            await routed.submit_many([double.args(number) for number in range(5)])
+
+    assert [type(each) for each in told] == [NobodyManages] * 5
+
+
 async def test_on_the_memory_broker_the_error_names_canoa_up(tmp_path: Path) -> None:
     async with Canoa("plant", broker="memory://") as app:
         session = await app.session()

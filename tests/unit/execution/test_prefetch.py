@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canoa.execution.prefetch import TIERS, RunEstimate, Tier, prefetch_for, prefetch_under_rate
+from canoa.execution.prefetch import (
+    LEAST_BUNDLES,
+    TIERS,
+    RunEstimate,
+    Tier,
+    deliveries_for,
+    prefetch_for,
+    prefetch_under_rate,
+)
 
 
 def estimate_of(*runs_s: float, body_bytes: int = 100) -> RunEstimate:
@@ -124,3 +132,16 @@ def test_under_a_rate_the_prefetch_doubles_as_runs_pile_up_and_shrinks_late() ->
 
     assert prefetch_under_rate(100, 100, ahead=2, in_progress=30) == 100
     assert prefetch_under_rate(100, 100, ahead=2, in_progress=3) == 5
+
+
+def test_where_deliveries_are_bundles_fewer_of_them_are_taken_ahead() -> None:
+    assert deliveries_for(1000, 1.0, 1000) == 1000
+    assert deliveries_for(1000, 100.0, 1000) == 10
+    assert deliveries_for(100, 128.0, 100) == LEAST_BUNDLES
+    assert deliveries_for(1000, 1.0, 10) == 1000
+
+
+def test_how_many_bundles_are_taken_ahead_does_not_waver_with_what_is_in_them() -> None:
+    assert deliveries_for(1000, 60.0, 10) == 10
+    assert deliveries_for(1000, 180.0, 10) == 10
+    assert deliveries_for(1000, 20.0, 10) == 50

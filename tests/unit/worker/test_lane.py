@@ -236,3 +236,21 @@ async def test_a_runner_that_is_ended_from_outside_leaves_no_job_behind() -> Non
 
     assert await work.has_started(2) == ["running", "waiting"]
     work.let_go()
+
+
+async def test_some_of_what_waits_can_be_taken_out_and_the_rest_runs_in_order() -> None:
+    work = Work()
+    lane = Lane("test", 1, work)
+    for job in ("first", "a", "out 1", "b", "out 2"):
+        lane.push(job)
+    for job in ("c", "out 3"):
+        lane.push(job, priority=5)
+    await asyncio.sleep(0.01)
+
+    taken = lane.take_waiting(lambda job: job.startswith("out"))
+
+    assert taken == ["out 3", "out 1", "out 2"]
+    work.let_go()
+    await asyncio.sleep(0.01)
+    assert sorted(work.started) == ["a", "b", "c", "first"]
+    assert work.started.index("a") < work.started.index("b")

@@ -66,6 +66,7 @@ def test_the_process_tells_what_it_is_and_how_many_duplicates_it_saw() -> None:
 
     assert samples[key("canoa_build_info", version=version("canoa"), python=platform.python_version())] == 1
     assert samples[key("canoa_duplicates_total")] == METRICS.duplicates
+    assert samples[key("canoa_results_refused_total")] == METRICS.refused
     assert samples[key("process_resident_memory_bytes")] > 0
 
 

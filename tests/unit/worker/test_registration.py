@@ -174,7 +174,7 @@ def test_registrations_are_a_second_apart_and_unforced_ones_ten(life: Sequence[t
     sent = lived(life).sent
 
     for (before_s, _), (at_s, register) in pairwise(sent):
-        assert at_s - before_s >= (COALESCE_S if register.is_forced else BACK_OFF_S)
+        assert at_s >= before_s + (COALESCE_S if register.is_forced else BACK_OFF_S)  # a difference may round otherwise
 
 
 @given(lives, st.sampled_from([Renewed(), Heard(99, is_forced=True)]))

@@ -110,3 +110,19 @@ async def test_what_is_no_bundle_is_refused_and_the_next_one_is_taken(desk: Desk
 
     assert desk.refused == [broken]
     assert desk.bodies == [b"a", b"b"]
+
+
+async def test_stopped_it_opens_no_more_and_leaves_them_to_the_broker(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "ROOM", 2)
+    desk.bring(b"a", b"b")
+    waiting = desk.bring(b"c", b"d")
+
+    desk.opener.stop()
+    late = desk.bring(b"e", b"f")
+    desk.settle_all()
+
+    assert desk.bodies == [b"a", b"b"]
+    assert not waiting.is_settled
+    assert not late.is_settled
