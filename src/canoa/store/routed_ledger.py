@@ -105,7 +105,7 @@ class RoutedLedger:
         self.updated_steps: list[StepRecord] = []
         self.plans: list[tuple[Outline, int]] = []
         self.bundles: list[Bundle] = []  # of messages, to insert
-        self.spent: list[str] = []  # bundles to delete
+        self.spent: list[int] = []  # bundles to delete
 
     # --- To write -----------------------------------------------------------------------------------
 
