@@ -70,5 +70,5 @@ async def _write(connection: Connection, *, deleted: Sequence[int], updated: Seq
     writes = Writes()
     writes.add(DELETE_OWED, [sorted(deleted)] if deleted else [])
     writes.add(_UPDATE_OWED, columns_of(sorted(updated)))
-    writes.add(INSERT_OWED, columns_of(new))
+    writes.add(INSERT_OWED, columns_of(new), is_all_or_none=True)
     await writes.send(connection)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = tuple[int, int, bytes, bytes]
 """Its key, until when it is held, the keys of its messages, the messages."""
 
-_BITS: Final = 53  # of a row's number: two alike are as good as impossible while both are owed
+_BITS: Final = 63  # of a row's number: two alike are as good as impossible while both are owed
 
 MAX_MESSAGES: Final = 100
 """In one bundle. More spare rows; fewer are sent again when a manager dies that had sent a part of them."""
