@@ -27,7 +27,7 @@ _STEP_BYTES: Final = 800
 """What the values of a task and of a step take, measured with short ids."""
 
 
-class RoutedTask(msgspec.Struct):
+class RoutedTask(msgspec.Struct, gc=False):
     """A task and what is known of it besides its row. `version`: its row's, where the database counts those."""
 
     task: TaskRecord
