@@ -14,7 +14,7 @@ from canoa.execution.plan import FromInput, FromStep, Given
 from canoa.wire.nesting import MAX_DEPTH, json_is_too_deep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from canoa.execution.plan import Plan, Source, Step
 
@@ -61,17 +61,15 @@ def _waited_for(step: Step, task_input: bytes, outputs: Mapping[str, bytes]) -> 
     return _by_step(f"the input of step {step.name!r}", step.after, outputs)
 
 
-def task_output(plan: Plan, outputs: Mapping[str, bytes]) -> bytes:
-    """The result of a task whose steps all succeeded: of the step that the plan names, or of the last ones. Raises
-    `PayloadTooLarge`."""
-    names = final_steps(plan)
+def task_output(plan: Plan, names: Sequence[str], outputs: Mapping[str, bytes]) -> bytes:
+    """The result of a task whose steps all succeeded. `names`: of its `final_steps`. Raises `PayloadTooLarge`."""
     if len(names) == 1:
         return outputs[names[0]]
     return _by_step(f"the result of plan {plan.name!r}", names, outputs)
 
 
 def final_steps(plan: Plan) -> list[str]:
-    """Whose results are the task's."""
+    """Whose results are the task's: the one that the plan names, or the last ones."""
     if plan.output is not None:
         return [plan.output]
     waited_for = {name for step in plan.steps for name in step.after}

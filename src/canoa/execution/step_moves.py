@@ -22,7 +22,7 @@ class StepState(enum.StrEnum):
     SKIPPED = "skipped"  # what it waits for did not succeed, or the task was cancelled
 
 
-class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One time a step was sent to a node."""
 
     attempt: int
@@ -35,7 +35,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
 
 
-class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
+class StepEnd(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A node's answer. It counts only for the attempt that is out, and once."""
 
     task_id: TaskId

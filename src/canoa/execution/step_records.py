@@ -9,12 +9,12 @@ import msgspec
 
 from canoa.errors import WrongUse
 from canoa.execution.plan import Plan
+from canoa.execution.plan_inputs import final_steps
 from canoa.execution.step_moves import AttemptRow, StepState
+from canoa.vocabulary import NodeId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from canoa.vocabulary import NodeId
 
 BLOCKED: Final = StepState.BLOCKED.value
 WAITING: Final = StepState.WAITING.value
@@ -41,7 +41,7 @@ class StepRecord(msgspec.Struct, gc=False):
     attempt: int = 0  # the one that is out or comes next; 0: none was ever due
     send: int = 0  # how often it was sent to a node, over all runs of its task
     retries: int = 0  # that its last attempt was allowed
-    node_id: str | None = None  # where it went last
+    node_id: NodeId | None = None  # where it went last
     ready_ms: int | None = None
     due_ms: int | None = None
     limit_ms: int | None = None  # when the attempt that is out has timed out; None: never
@@ -68,6 +68,7 @@ class Outline(msgspec.Struct, frozen=True):
     plan: Plan
     before: tuple[tuple[int, ...], ...]
     behind: tuple[tuple[int, ...], ...]
+    final: tuple[str, ...]  # the steps whose outputs are the task's
 
 
 def steps_of(task_id: str, outline: Outline, rows: Iterable[Iterable[Any]]) -> list[StepRecord]:
@@ -105,7 +106,7 @@ def outline_of(doc: bytes) -> Outline:
     for at, waited_for in enumerate(before):
         for place in waited_for:
             behind[place].append(at)
-    return Outline(plan_id(doc), doc, plan, before, tuple(map(tuple, behind)))
+    return Outline(plan_id(doc), doc, plan, before, tuple(map(tuple, behind)), tuple(final_steps(plan)))
 
 
 def avoided(story: Sequence[AttemptRow], attempt: int) -> frozenset[NodeId]:

@@ -31,7 +31,7 @@ MAX_LIMIT_MS: Final = 366 * 86_400_000
 REPORTED: Final = frozenset({Outcome.POISONED, Outcome.EXPIRED})  # kinds of failure that only nodes know
 
 
-class Effect(msgspec.Struct):
+class Effect(msgspec.Struct, gc=False):
     """What a move did, besides changing rows."""
 
     verdict: Verdict = Verdict.TAKEN

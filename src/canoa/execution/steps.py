@@ -166,9 +166,9 @@ class Course:
         step = self._at(move.step)
         if step is None or not self.is_open or step.state != SENT:
             return None
-        if (step.attempt, step.send) != (move.attempt, move.send):
+        if step.send != move.send or step.attempt != move.attempt:
             return None
-        self._effect = Effect(node_id=NodeId(step.node_id or ""), action=self._action(step.step))
+        self._effect = Effect(node_id=step.node_id, action=self._action(step.step))
         return step
 
     def _refused(self, move: StepEnd | StepLost) -> Effect:
@@ -206,7 +206,7 @@ class Course:
         if limit_ms is None or now_ms < limit_ms:
             self._arm(step, limit_ms, now_ms)
             return
-        self._effect.node_id = NodeId(step.node_id or "")
+        self._effect.node_id = step.node_id
         self._effect.cancel.append(self._request_id(step))
         error = f"node {step.node_id} did not answer in time"
         self._close(step, Outcome.TIMED_OUT.value, now_ms, error=error)
@@ -398,7 +398,8 @@ class Course:
         return self._effect
 
     def _has_ended(self) -> bool:
-        for step in self.steps:  # noqa: SIM110  # with `all` it is the dearest part of a move
+        # From behind, where most plans end; with `all` it would be the dearest part of a move.
+        for step in reversed(self.steps):  # noqa: SIM110
             if step.state in OPEN:
                 return False
         return True
@@ -411,8 +412,11 @@ class Course:
 
     def failure(self) -> StepRecord | None:
         """The step that failed first, whose outcome is the task's."""
-        failed = [step for step in self.steps if step.state == ENDED and not step.is_ok]
-        return min(failed, key=lambda step: (step.ended_ms or 0, step.step), default=None)
+        first: StepRecord | None = None
+        for step in self.steps:
+            if step.state == ENDED and step.outcome != _OK and (first is None or _ended_ms(step) < _ended_ms(first)):
+                first = step
+        return first
 
     # --- Small questions ----------------------------------------------------------------------------
 
@@ -438,3 +442,7 @@ class Course:
 
     def _touch(self, step: StepRecord) -> None:
         self.touched[step.step] = step
+
+
+def _ended_ms(step: StepRecord) -> int:
+    return step.ended_ms or 0

@@ -27,12 +27,20 @@ class Outlines:
     def __init__(self) -> None:
         self._by_id: dict[str, Outline] = {}
         self._by_doc: dict[bytes, Outline] = {}
+        # Most tasks come with the very plan of those before. Held here, so that no other gets its `id`.
+        self._by_plan: dict[int, tuple[Plan, Outline]] = {}
         self._used_ms: dict[str, int] = {}
         self._bytes = 0
 
     def of(self, plan: Plan) -> Outline:
-        doc = encode_plan(plan)
-        return self._by_doc.get(doc) or self.add(doc)
+        known = self._by_plan.get(id(plan))
+        if known is None:
+            doc = encode_plan(plan)
+            known = plan, self._by_doc.get(doc) or self.add(doc)
+            if len(self._by_plan) >= MAX_OUTLINES:
+                self._by_plan.clear()
+            self._by_plan[id(plan)] = known
+        return known[1]
 
     def get(self, plan_id: str) -> Outline | None:
         return self._by_id.get(plan_id)
@@ -65,4 +73,5 @@ class Outlines:
         outline = self._by_id.pop(plan_id)
         self._bytes -= len(outline.doc)
         self._by_doc.pop(outline.doc, None)
+        self._by_plan.clear()
         self._used_ms.pop(plan_id, None)

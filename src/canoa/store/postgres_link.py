@@ -28,6 +28,9 @@ Result = TypeVar("Result")
 CONNECTIONS: Final = 8
 """How many at most, per store object. More let more batches and questions run at once, and cost the server memory."""
 
+CONNECTIONS_BY_INDEX: Final = 2
+"""As many besides for moves of routed tasks, of which one group is written at a time."""
+
 CONNECT_WITHIN_S: Final = 10.0
 ANSWER_WITHIN_S: Final = 60.0
 """A link that is silently dead is given up after this; so is a batch that takes longer."""
@@ -40,6 +43,14 @@ _SESSION: Final = {
     "idle_in_transaction_session_timeout": "30s",  # a frozen program must not hold up the others
     "jit": "off",  # compiling costs more than our queries
     "plan_cache_mode": "force_custom_plan",  # a plan for any limit and any batch would fear the largest
+}
+_BY_INDEX: Final = {
+    **_SESSION,
+    "plan_cache_mode": "force_generic_plan",  # planning takes longer than a few rows do
+    # Made once, a plan must hold when the tables have grown.
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
 }
 
 _NO_ENTRY: Final = (
@@ -88,30 +99,36 @@ class PostgresLink:
         self.place = without_password(url)
         self.writes = Writes()
         self._pool: Pool | None = None
+        self._by_index: Pool | None = None  # for statements that find each of their rows by an index
 
     async def open(self) -> None:
-        with_settings: dict[str, Any] = {"server_settings": _SESSION, "reset": _nothing_to_reset}
         async with self._translating():
-            pool: Pool = asyncpg.create_pool(
-                self._url,
-                min_size=0,  # the driver would complain about a server that is away, once more than we do
-                max_size=CONNECTIONS,
-                timeout=CONNECT_WITHIN_S,
-                command_timeout=ANSWER_WITHIN_S,
-                **with_settings,
-            )
-            await pool
-        self._pool = pool
+            self._pool = await self._new_pool(_SESSION, CONNECTIONS)
+            self._by_index = await self._new_pool(_BY_INDEX, CONNECTIONS_BY_INDEX)
+
+    async def _new_pool(self, settings: dict[str, str], connections: int) -> Pool:
+        """It connects when it is used."""
+        with_settings: dict[str, Any] = {"server_settings": settings, "reset": _nothing_to_reset}
+        pool: Pool = asyncpg.create_pool(
+            self._url,
+            min_size=0,  # the driver would complain about a server that is away, once more than we do
+            max_size=connections,
+            timeout=CONNECT_WITHIN_S,
+            command_timeout=ANSWER_WITHIN_S,
+            **with_settings,
+        )
+        await pool
+        return pool
 
     async def aclose(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is None:
-            return
-        try:
-            async with asyncio.timeout(_CLOSE_WITHIN_S):
-                await pool.close()
-        except (TimeoutError, *DRIVER_ERRORS):
-            pool.terminate()
+        pools = [pool for pool in (self._pool, self._by_index) if pool is not None]
+        self._pool = self._by_index = None
+        for pool in pools:
+            try:
+                async with asyncio.timeout(_CLOSE_WITHIN_S):
+                    await pool.close()
+            except (TimeoutError, *DRIVER_ERRORS):
+                pool.terminate()
 
     async def connect(self) -> asyncpg.Connection[asyncpg.Record]:
         """One outside the pool, for whoever needs it whole. The driver's errors are his."""
@@ -124,10 +141,10 @@ class PostgresLink:
             return await self._opened().fetch(sql, *arguments)
 
     async def write_at_once(self, work: Callable[[Fetches], Awaitable[Result]]) -> Result:
-        """In one statement, on disk when it returns. Raises `MetAnother`."""
+        """In one statement, which finds each of its rows by an index; on disk when it returns. Raises `MetAnother`."""
         async with self._translating():
             try:
-                result = await work(self._opened())
+                result = await work(self._by_index or self._opened())
             except (MetAnother, pg.DeadlockDetectedError, pg.SerializationError) as exc:
                 self.writes.repeated += 1
                 raise MetAnother from exc

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from canoa.store.postgres_link import Connection
     from canoa.store.routed_debts import Bundle, Debts, Row
 
-_OWED: Final = ["key", "taken_until_ms", "keys", "publications"]
+_OWED: Final = ["number", "taken_until_ms", "keys", "publications"]
 INSERT_OWED: Final = inserting(owed, _OWED)
-DELETE_OWED: Final = "DELETE FROM owed WHERE key = ANY($1::text[])"
-_UPDATE_OWED: Final = updating(owed, ["key"], _OWED)
-_SELECT_OWED: Final = f"SELECT {', '.join(_OWED)} FROM owed WHERE key = $1"
+DELETE_OWED: Final = "DELETE FROM owed WHERE number = ANY($1::bigint[])"
+_UPDATE_OWED: Final = updating(owed, ["number"], _OWED)
+_SELECT_OWED: Final = f"SELECT {', '.join(_OWED)} FROM owed WHERE number = $1"
 _LOCK_FREE: Final = """
-SELECT key FROM owed WHERE taken_until_ms <= $1 OR taken_until_ms > $2
-ORDER BY taken_until_ms, key LIMIT $3 FOR UPDATE SKIP LOCKED
+SELECT number FROM owed WHERE taken_until_ms <= $1 OR taken_until_ms > $2
+ORDER BY taken_until_ms, number LIMIT $3 FOR UPDATE SKIP LOCKED
 """
 _ARE_OUT: Final = """
 SELECT wanted.key FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
@@ -36,8 +36,8 @@ JOIN steps USING (task_id, step, attempt, send) WHERE state = 'sent'
 async def unsent(connection: Connection, debts: Debts) -> set[str]:
     """Keys of all that is owed and not in those books."""
     known = debts.rows()
-    rows = await connection.fetch("SELECT key, keys FROM owed")
-    return {each for key, keys in rows if key not in known for each in unpack_texts(keys)}
+    rows = await connection.fetch("SELECT number, keys FROM owed")
+    return {each for number, keys in rows if number not in known for each in unpack_texts(keys)}
 
 
 async def take_owed(connection: Connection, debts: Debts, *, now_ms: int, limit: int, for_ms: int) -> Taking:
@@ -45,10 +45,10 @@ async def take_owed(connection: Connection, debts: Debts, *, now_ms: int, limit:
     taking = Taking(limit, debts, until_ms=now_ms + for_ms)
     await _write(connection, deleted=taking.spent, updated=debts.shrunk(), new=[])
     free = await connection.fetch(_LOCK_FREE, now_ms, now_ms + 2 * max(for_ms, HOLD_OWED_MS), limit)
-    for (key,) in free:
+    for (number,) in free:
         if taking.is_full:
             break
-        (row,) = await connection.fetch(_SELECT_OWED, key)
+        (row,) = await connection.fetch(_SELECT_OWED, number)
         bundle = bundle_of(*row)
         taking.add(bundle, await _are_out(connection, bundle))
     taking.close()
@@ -66,9 +66,9 @@ async def _are_out(connection: Connection, bundle: Bundle) -> dict[str, bool]:
     return {key: key in out for key in attempts}
 
 
-async def _write(connection: Connection, *, deleted: Sequence[str], updated: Sequence[Row], new: Sequence[Row]) -> None:
+async def _write(connection: Connection, *, deleted: Sequence[int], updated: Sequence[Row], new: Sequence[Row]) -> None:
     writes = Writes()
     writes.add(DELETE_OWED, [sorted(deleted)] if deleted else [])
     writes.add(_UPDATE_OWED, columns_of(sorted(updated)))
-    writes.add(INSERT_OWED, columns_of(new))
+    writes.add(INSERT_OWED, columns_of(new), is_all_or_none=True)
     await writes.send(connection)

@@ -50,7 +50,6 @@ def _updating(columns: Sequence[str]) -> str:
 
 _STEP: Final = [column.name for column in steps.c][:-2]  # but for `story` and `output`, which are not taken as they are
 _STEP_KEY: Final = ["task_id", "step"]
-_STEP_END: Final = [*_STEP_KEY, "state", "outcome", "due_ms", "limit_ms", "ended_ms", "error"]
 _ENDING: Final = [*CHANGING[1:], "result"]
 _SELECT_TASKS: Final = (
     f"SELECT xmin, {', '.join(SMALL)}, NULL, NULL, message IS NOT NULL "
@@ -66,7 +65,7 @@ JOIN unnest($1::text[], $2::bigint[]) AS wanted (id, place) ON task_id = wanted.
 """
 _INSERT_STEPS: Final = inserting(steps, [*_STEP, "story", "output"])
 _UPDATE_STEPS: Final = updating(steps, _STEP_KEY, [*_STEP, "story"])
-_END_STEPS: Final = updating(steps, _STEP_KEY, [*_STEP_END, "story", "output"])
+_END_STEPS: Final = updating(steps, _STEP_KEY, [*_STEP, "story", "output"])
 _UPDATE_TASKS: Final = _updating(["standing", "reply_to"])
 _END_TASKS: Final = _updating(_ENDING)
 _KEEP_TASKS: Final = _updating([])  # only their version changes
@@ -75,7 +74,6 @@ _new_task = attrgetter(*TASK)
 _updated_task = attrgetter("id", "standing", "reply_to")
 _ended_task = attrgetter("id", *_ENDING)
 _step = attrgetter(*_STEP)
-_step_end = attrgetter(*_STEP_END)
 
 
 async def advance(
@@ -203,9 +201,9 @@ async def _write(ledger: RoutedLedger, connection: Fetches) -> int:
     writes.add(_END_TASKS, ended, is_all_or_none=True)
     writes.add(_KEEP_TASKS, columns_of(sorted(ledger.kept_tasks())), is_all_or_none=True)
     writes.add(_UPDATE_STEPS, columns_of((*_step(each), encode_story(each.story)) for each in ledger.updated_steps))
-    writes.add(_END_STEPS, columns_of(map(_end_values, ledger.ended_steps)))
+    writes.add(_END_STEPS, columns_of(map(_step_values, ledger.ended_steps)))
     writes.add(DELETE_OWED, [ledger.spent] if ledger.spent else [])
-    writes.add(INSERT_OWED, columns_of(bundle.row() for bundle in ledger.bundles))
+    writes.add(INSERT_OWED, columns_of(bundle.row() for bundle in ledger.bundles), is_all_or_none=True)
     return await writes.send(connection)
 
 
@@ -218,7 +216,3 @@ def _known(
 
 def _step_values(step: StepRecord) -> tuple[Any, ...]:
     return (*_step(step), encode_story(step.story), step.output)
-
-
-def _end_values(step: StepRecord) -> tuple[Any, ...]:
-    return (*_step_end(step), encode_story(step.story), step.output)

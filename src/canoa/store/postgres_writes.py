@@ -6,7 +6,8 @@ The statement is all or nothing by itself: so it needs no transaction around it.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canoa.store.postgres_link import MetAnother, NotAsExpected
 
@@ -16,15 +17,24 @@ if TYPE_CHECKING:
     from canoa.store.postgres_link import Fetches
 
 _PARAMETER: Final = re.compile(r"\$(\d+)")
+_VERSION: Final = "txid_current() % 4294967296"
+# Text that is no number is an error, which undoes the whole, and says in the server's log what it means.
+_ERROR: Final = "('another program was faster; Canoa tries again ' || (SELECT count(*) FROM part_0))::bigint"
+
+
+class _Part(NamedTuple):
+    statement: str
+    parameters: int
+    is_all_or_none: bool
 
 
 class Writes:
     """All see the rows as they are before: no row may be written by two of them."""
 
     def __init__(self) -> None:
-        self._parts: list[str] = []
+        self._parts: list[_Part] = []
         self._values: list[Any] = []
-        self._expected: dict[int, int] = {}  # rows that must be written, by part
+        self._expected: list[int] = []  # rows that must be written, by each part that is all or none
 
     def add(self, statement: str, columns: Sequence[Sequence[Any]], *, is_all_or_none: bool = False) -> None:
         """`columns`: an array for each of its parameters; none: there is nothing to write. `is_all_or_none`: where a
@@ -32,31 +42,31 @@ class Writes:
         if not columns:
             return
         if is_all_or_none:
-            self._expected[len(self._parts)] = len(columns[0])
-        first = len(self._values)
-        self._parts.append(_PARAMETER.sub(lambda found: f"${int(found[1]) + first}", statement))
+            self._expected.append(len(columns[0]))
+        self._parts.append(_Part(statement, len(columns), is_all_or_none))
         self._values += columns
 
     async def send(self, connection: Fetches) -> int:
         """The version of the rows that were written: what `xmin` says of them."""
         if not self._parts:
             return 0
-        parts = ", ".join(f"part_{at} AS ({part} RETURNING 1)" for at, part in enumerate(self._parts))
         try:
-            ((version,),) = await connection.fetch(f"WITH {parts} SELECT {self._version()}", *self._values)
+            ((version,),) = await connection.fetch(_joined(tuple(self._parts)), *self._values, *self._expected)
         except NotAsExpected as exc:
             raise MetAnother from exc
         return int(version)
 
-    def _version(self) -> str:
-        """Or an error, which undoes the whole: text that is no number, and says in the server's log what it means."""
-        version = "txid_current() % 4294967296"
-        first = len(self._values) + 1
-        counts = [
-            f"(SELECT count(*) FROM part_{at}) = ${number}" for number, at in enumerate(self._expected, start=first)
-        ]
-        self._values += self._expected.values()
-        if not counts:
-            return version
-        words = "('another program was faster; Canoa tries again ' || (SELECT count(*) FROM part_0))::bigint"
-        return f"CASE WHEN {' AND '.join(counts)} THEN {version} ELSE {words} END"
+
+@cache
+def _joined(parts: tuple[_Part, ...]) -> str:
+    """One statement. Its parameters: those of the parts, then how many rows those must write that are all or none."""
+    given = 0
+    commands: list[str] = []
+    for at, part in enumerate(parts):
+        moved = _PARAMETER.sub(lambda found, by=given: f"${int(found[1]) + by}", part.statement)  # type: ignore[misc]
+        commands.append(f"part_{at} AS ({moved} RETURNING 1)")
+        given += part.parameters
+    checked = [at for at, part in enumerate(parts) if part.is_all_or_none]
+    counts = [f"(SELECT count(*) FROM part_{at}) = ${number}" for number, at in enumerate(checked, start=given + 1)]
+    version = f"CASE WHEN {' AND '.join(counts)} THEN {_VERSION} ELSE {_ERROR} END" if counts else _VERSION
+    return f"WITH {', '.join(commands)} SELECT {version}"

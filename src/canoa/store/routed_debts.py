@@ -20,8 +20,10 @@ from canoa.wire.sapparchi import NODE_ID, parse_request_id
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-Row: TypeAlias = tuple[str, int, bytes, bytes]
+Row: TypeAlias = tuple[int, int, bytes, bytes]
 """Its key, until when it is held, the keys of its messages, the messages."""
+
+_BITS: Final = 63  # of a row's number: two alike are as good as impossible while both are owed
 
 MAX_MESSAGES: Final = 100
 """In one bundle. More spare rows; fewer are sent again when a manager dies that had sent a part of them."""
@@ -31,15 +33,15 @@ MAX_BYTES: Final = 1024 * 1024
 
 
 class Bundle(msgspec.Struct):
-    """Messages by their keys. `key` is the row's."""
+    """Messages by their keys. `number` is the row's."""
 
-    key: str
+    number: int
     taken_until_ms: int
     left: dict[str, Publication]
     written: int = 0  # how many of them the row has
 
     def row(self) -> Row:
-        return self.key, self.taken_until_ms, pack_all([*self.left]), pack_all([*self.left.values()])
+        return self.number, self.taken_until_ms, pack_all([*self.left]), pack_all([*self.left.values()])
 
     def attempts(self) -> dict[str, tuple[str, int, int, int]]:
         """What goes to nodes: task id, step, attempt and send, by key."""
@@ -47,10 +49,10 @@ class Bundle(msgspec.Struct):
         return {key: request for key in to_nodes if (request := parse_request_id(key)) is not None}
 
 
-def bundle_of(key: str, taken_until_ms: int, keys: bytes, publications: bytes) -> Bundle:
+def bundle_of(number: int, taken_until_ms: int, keys: bytes, publications: bytes) -> Bundle:
     """From its row."""
     left = dict(zip(unpack_texts(keys), unpack_publications(publications), strict=True))
-    return Bundle(key, taken_until_ms, left, written=len(left))
+    return Bundle(number, taken_until_ms, left, written=len(left))
 
 
 class Taking:
@@ -59,7 +61,7 @@ class Taking:
     def __init__(self, limit: int, debts: Debts, *, until_ms: int) -> None:
         self.owed: list[Owed] = []
         self.spent = debts.spent()
-        self.emptied: list[str] = []  # rows of which nothing is left, to delete
+        self.emptied: list[int] = []  # rows of which nothing is left, to delete
         self.rests: list[Bundle] = []  # to write again
         self.bundles: list[Bundle] = []  # to insert
         self._ended: list[str] = []  # keys of messages that nobody needs any more
@@ -82,7 +84,7 @@ class Taking:
         if bundle.left:
             self.rests.append(bundle)
         else:
-            self.emptied.append(bundle.key)
+            self.emptied.append(bundle.number)
 
     def close(self) -> None:
         """After the last one: say what is to be inserted."""
@@ -99,16 +101,14 @@ class Taking:
 class Debts:
     def __init__(self) -> None:
         self._bundles: dict[str, Bundle] = {}  # by the key of each message that is left
-        self._spent: dict[str, None] = {}  # rows of which nothing is left
-        self._name = secrets.token_hex(8)
-        self._count = 0
+        self._spent: dict[int, None] = {}  # rows of which nothing is left
 
     def owes(self, key: str) -> bool:
         return key in self._bundles
 
-    def rows(self) -> set[str]:
+    def rows(self) -> set[int]:
         """Of which it is known here what is left, whatever they say."""
-        return {bundle.key for bundle in self._bundles.values()} | self._spent.keys()
+        return {bundle.number for bundle in self._bundles.values()} | self._spent.keys()
 
     def new_bundles(self, owed: Iterable[Owed], *, until_ms: int) -> list[Bundle]:
         """To write: of what is not owed yet."""
@@ -120,12 +120,12 @@ class Debts:
         for each in owed:
             size_bytes += len(each.publication.message.body)
             if not bundles or len(bundles[-1].left) >= MAX_MESSAGES or size_bytes > MAX_BYTES:
-                bundles.append(self._new(until_ms))
+                bundles.append(Bundle(secrets.randbits(_BITS), until_ms, {}))
                 size_bytes = len(each.publication.message.body)
             bundles[-1].left[each.key] = each.publication
         return bundles
 
-    def wrote(self, bundles: Iterable[Bundle], *, deleted: Iterable[str]) -> None:
+    def wrote(self, bundles: Iterable[Bundle], *, deleted: Iterable[int]) -> None:
         """And committed it. `deleted`: of what was `spent`."""
         for bundle in bundles:
             bundle.written = len(bundle.left)
@@ -141,19 +141,15 @@ class Debts:
         if bundle is not None:
             bundle.left.pop(key, None)
             if not bundle.left:
-                self._spent[bundle.key] = None
+                self._spent[bundle.number] = None
 
-    def spent(self) -> list[str]:
+    def spent(self) -> list[int]:
         """Rows to delete: all that they owed was paid."""
         return [*self._spent]
 
     def shrunk(self) -> list[Row]:
         """Rows to write again: some of what they owe was paid."""
-        bundles = {bundle.key: bundle for bundle in self._bundles.values() if len(bundle.left) < bundle.written}
+        bundles = {bundle.number: bundle for bundle in self._bundles.values() if len(bundle.left) < bundle.written}
         for bundle in bundles.values():
             bundle.written = len(bundle.left)  # should that not be written, the row is only longer than it need be
         return [bundle.row() for bundle in bundles.values()]
-
-    def _new(self, until_ms: int) -> Bundle:
-        self._count += 1
-        return Bundle(f"{self._name}.{self._count}", until_ms, {})

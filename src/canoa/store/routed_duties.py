@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from canoa.execution.step_records import StepRecord
 
 
-class Answer(msgspec.Struct):
+class Answer(msgspec.Struct, gc=False):
     """What will be a `Moved`."""
 
     now_ms: int
@@ -34,7 +34,7 @@ class Answer(msgspec.Struct):
     owed: list[Owed] = []
 
 
-class Attempt(msgspec.Struct):
+class Attempt(msgspec.Struct, gc=False):
     """To a node."""
 
     known: RoutedTask
@@ -44,7 +44,7 @@ class Attempt(msgspec.Struct):
     send: int
 
 
-class Ending(msgspec.Struct):
+class Ending(msgspec.Struct, gc=False):
     """To everybody who wants to know how the task ended."""
 
     known: RoutedTask

@@ -105,7 +105,7 @@ class RoutedLedger:
         self.updated_steps: list[StepRecord] = []
         self.plans: list[tuple[Outline, int]] = []
         self.bundles: list[Bundle] = []  # of messages, to insert
-        self.spent: list[str] = []  # bundles to delete
+        self.spent: list[int] = []  # bundles to delete
 
     # --- To write -----------------------------------------------------------------------------------
 
@@ -247,10 +247,11 @@ class RoutedLedger:
 
     def _end_step(self, move: StepEnd, known: RoutedTask, course: Course) -> Answer:
         effect = course.end(move if move.error is None else _bounded(move))
-        task = known.task
-        if task.standing == _WAITING and effect.verdict is Verdict.TAKEN and move.outcome is Outcome.OK:
-            task.standing = _RUNNING
-            self._change(task)
+        if effect.verdict is Verdict.TAKEN and move.outcome is Outcome.OK:
+            known.given_bytes += len(move.output)
+            if known.task.standing == _WAITING:
+                known.task.standing = _RUNNING
+                self._change(known.task)
         return self._did(known, course, effect, move.now_ms, told=move)
 
     def _is_unsent(self, course: Course, step: int) -> bool:
@@ -302,6 +303,7 @@ class RoutedLedger:
             self._tasks[task_id].task.result = blob
         for (task_id, step), output in outputs.items():
             self._tasks[task_id].steps[step].output = output
+            self._tasks[task_id].given_bytes += len(output or b"")
 
     def build(self) -> bool:
         """The messages for what has happened. True: that made more to build, such as the end of a step whose input
@@ -360,7 +362,8 @@ class RoutedLedger:
         owed = Owed(key=key, publication=publication)
         answer.owed.append(owed)
         self._owed.append(owed)
-        self._until_ms = max(self._until_ms, answer.now_ms)
+        if answer.now_ms > self._until_ms:
+            self._until_ms = answer.now_ms
 
     # --- Bookkeeping --------------------------------------------------------------------------------
 

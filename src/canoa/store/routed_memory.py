@@ -27,7 +27,7 @@ _STEP_BYTES: Final = 800
 """What the values of a task and of a step take, measured with short ids."""
 
 
-class RoutedTask(msgspec.Struct):
+class RoutedTask(msgspec.Struct, gc=False):
     """A task and what is known of it besides its row. `version`: its row's, where the database counts those."""
 
     task: TaskRecord
@@ -35,12 +35,11 @@ class RoutedTask(msgspec.Struct):
     steps: list[StepRecord] = []
     request: Message | None = None  # None: not read yet
     version: int = 0
+    given_bytes: int = 0  # by its steps, as far as their outputs are at hand
 
-    @property
     def size_bytes(self) -> int:
-        asked = 0 if self.request is None else len(self.request.body)
-        given = sum(len(step.output) for step in self.steps if step.output is not None)
-        return _TASK_BYTES + len(self.steps) * _STEP_BYTES + asked + given
+        asked_bytes = 0 if self.request is None else len(self.request.body)
+        return _TASK_BYTES + len(self.steps) * _STEP_BYTES + asked_bytes + self.given_bytes
 
 
 class Memory:
@@ -69,7 +68,7 @@ class Memory:
     def keep(self, tasks: Iterable[RoutedTask]) -> None:
         """As they are on disk. The caller does not change them any more."""
         for each in tasks:
-            size_bytes = each.size_bytes
+            size_bytes = each.size_bytes()
             self._tasks[each.task.id] = each, size_bytes
             self._bytes += size_bytes
         while len(self._tasks) > MAX_TASKS or self._bytes > MAX_BYTES:

@@ -18,7 +18,7 @@ from canoa.wire.codec import ContentType
 from canoa.wire.sapparchi import request_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from canoa.broker.port import HeaderValue, Message, Publication
     from canoa.execution.step_moves import AttemptRow, StepEnd
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from canoa.execution.steps import Course
     from canoa.store.ledger import TaskRecord
 
+_JSON: Final = ContentType.JSON.value
 MAX_ERROR_CHARS: Final = result.MAX_ERROR_CHARS
 
 
@@ -39,10 +40,11 @@ class DeadlinePassed(Exception):
 def attempt(course: Course, step: StepRecord, request: Message, *, now_ms: int) -> tuple[str, Publication]:
     """With its key, which is its request id. Raises `InputMissing`, `PayloadTooLarge` and `DeadlinePassed`."""
     planned = course.outline.plan.steps[step.step]
-    _check_deadline(request.headers, now_ms)
+    if request.headers:
+        _check_deadline(request.headers, now_ms)
     key = request_id(step.task_id, step.step, step.attempt, step.send)
     publication = routed.to_node(
-        NodeId(step.node_id or ""),
+        step.node_id or NodeId(""),
         key,
         task_id=TaskId(step.task_id),
         step=planned.name,
@@ -74,34 +76,44 @@ def end(
     task: TaskRecord, course: Course, outcome: Outcome, *, told: StepEnd | None, ended_ms: int
 ) -> tuple[End, Publication]:
     """As the task's row ends, and what is published about it. `told`: the answer that ended it, if one did."""
-    stories = [step.story for step in course.steps]
+    task_id = TaskId(task.id)
     error = _error(course, outcome)
     output: bytes | None = None
     if outcome is Outcome.OK:
         try:
-            output = task_output(course.outline.plan, _outputs(course))
+            output = task_output(course.outline.plan, course.outline.final, _outputs(course))
         except PayloadTooLarge as exc:
             outcome, error = Outcome.REFUSED, str(exc)
-    attempts = sum(_tried(step) for step in course.steps)
-    last = max((story[-1] for story in stories if story), key=_ended_ms, default=None)
+    attempts, started_ms, last = _story(course.steps)
     ended = End(
-        task_id=TaskId(task.id),
+        task_id=task_id,
         action=ActionName(task.action),
         outcome=outcome,
         result=(
-            result.success_message(TaskId(task.id), output, ContentType.JSON.value, None)
+            result.success_message(task_id, output, _JSON, None)
             if output is not None
-            else result.failure_message(TaskId(task.id), outcome, _failure(course, error, attempts, told))
+            else result.failure_message(task_id, outcome, _failure(course, error, attempts, told))
         ),
         ended_ms=ended_ms,
-        started_ms=_started_ms(stories),
+        started_ms=started_ms,
         attempts=attempts,
         node_id=last.node_id if last is not None else None,
         error=error,
         run=task.run,
     )
-    body = _published(task, course, stories, ended, output)
-    return ended, routed.final_result(ended.task_id, body, outcome)
+    return ended, routed.final_result(task_id, _published(task, course, ended, output), outcome)
+
+
+def _story(steps: Sequence[StepRecord]) -> tuple[int, int | None, AttemptRow | None]:
+    """Of a whole task: its attempts, the first sign of work (by whoever's clock says it), and what ended last."""
+    attempts, started_ms, last = 0, None, None
+    for step in steps:
+        if step.story:
+            attempts += step.attempt
+            first_ms = step.story[0].started_ms or step.story[0].sent_ms
+            started_ms = first_ms if started_ms is None or first_ms < started_ms else started_ms
+            last = step.story[-1] if last is None or _ended_ms(step.story[-1]) > _ended_ms(last) else last
+    return attempts, started_ms, last
 
 
 def _error(course: Course, outcome: Outcome) -> str | None:
@@ -130,9 +142,7 @@ def _failure(course: Course, error: str | None, attempts: int, told: StepEnd | N
     )
 
 
-def _published(
-    task: TaskRecord, course: Course, stories: list[list[AttemptRow]], ended: End, output: bytes | None
-) -> bytes:
+def _published(task: TaskRecord, course: Course, ended: End, output: bytes | None) -> bytes:
     plan = course.outline.plan
     if len(course.steps) == 1:
         return routed.single_result(ended.task_id, plan.steps[0].action, output=output, error=ended.error)
@@ -140,7 +150,7 @@ def _published(
         task.id,
         plan.name,
         status=ended.outcome.value,
-        steps=[_report(course, step, story) for step, story in zip(course.steps, stories, strict=True)],
+        steps=[_report(course, step) for step in course.steps],
         output=output,
         created_ms=task.submitted_ms,
         ended_ms=ended.ended_ms,
@@ -148,9 +158,9 @@ def _published(
     )
 
 
-def _report(course: Course, step: StepRecord, story: list[AttemptRow]) -> StepReport:
+def _report(course: Course, step: StepRecord) -> StepReport:
     planned = course.outline.plan.steps[step.step]
-    last = story[-1] if story else None
+    last = step.story[-1] if step.story else None
     started_ms = last.started_ms if last is not None else None
     return StepReport(
         name=planned.name,
@@ -158,7 +168,7 @@ def _report(course: Course, step: StepRecord, story: list[AttemptRow]) -> StepRe
         status=step.outcome or SKIPPED,
         output=step.output,
         node=step.node_id,
-        attempts=_tried(step),
+        attempts=step.attempt if step.story else 0,
         queued_ms=None if started_ms is None or step.ready_ms is None else max(0, started_ms - step.ready_ms),
         started_ms=started_ms,
         ended_ms=last.ended_ms if last is not None else None,
@@ -169,15 +179,6 @@ def _report(course: Course, step: StepRecord, story: list[AttemptRow]) -> StepRe
 def _outputs(course: Course) -> dict[str, bytes]:
     names = course.outline.plan.steps
     return {names[step.step].name: step.output for step in course.steps if step.output is not None}
-
-
-def _tried(step: StepRecord) -> int:
-    return step.attempt if step.send else 0
-
-
-def _started_ms(stories: list[list[AttemptRow]]) -> int | None:
-    """The first sign of work, by whoever's clock says it."""
-    return min((story[0].started_ms or story[0].sent_ms for story in stories if story), default=None)
 
 
 def _ended_ms(sent: AttemptRow) -> int:

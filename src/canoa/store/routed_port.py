@@ -64,7 +64,7 @@ class Due(msgspec.Struct, frozen=True):
     send: int = 0
 
 
-class Owed(msgspec.Struct, frozen=True, kw_only=True):
+class Owed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A message that a transaction left to be sent. `key` is its own: writing it twice is writing it once."""
 
     key: str
@@ -74,7 +74,7 @@ class Owed(msgspec.Struct, frozen=True, kw_only=True):
 # --- Moves: what `advance` takes, and what each answers ------------------------------------------------
 
 
-class Begin(msgspec.Struct, frozen=True, kw_only=True):
+class Begin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Accept a routed task and send what can start. `task.message` is the request, its body the task's input as JSON.
     The same id again changes nothing, but adds its `reply_to`."""
 
@@ -83,8 +83,9 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
 
 
-class Paid(msgspec.Struct, frozen=True, kw_only=True):
-    """The broker has it, or nobody will ever take it: owe it no longer."""
+class Paid(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The broker has it, or nobody will ever take it: owe it no longer. While others that were owed with it are not
+    paid, that is known to this store object alone, and on disk with its next `take_owed`."""
 
     key: str
 
@@ -92,7 +93,7 @@ class Paid(msgspec.Struct, frozen=True, kw_only=True):
 Move: TypeAlias = Begin | StepEnd | StepLost | StepDue | CancelTask | Rerun | Paid
 
 
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
+class Moved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a move did. `owed` was written with it: send it now, then say `Paid`."""
 
     verdict: Verdict
@@ -180,7 +181,8 @@ class RoutedStore(Protocol):
         """How many steps are out, by node."""
 
     async def take_owed(self, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
-        """What nobody holds: whoever wrote it died before it was sent. Like `take_outbox`."""
+        """What nobody holds: whoever wrote it died before it was sent, or said so. Like `take_outbox`. An attempt that
+        is not out any more is left out."""
 
     async def open_steps(self, *, limit: int, after: Due | None = None) -> list[Due]:
         """Every step that is out or waits, for a broker that forgets: by task and step."""

@@ -144,11 +144,12 @@ sa.Index("steps_sent", steps.c.node_id, sqlite_where=_is_sent, postgresql_where=
 owed = sa.Table(
     "owed",
     metadata,
-    sa.Column("key", _ID, primary_key=True),  # of a bundle
+    # Of a bundle, by chance: several programs make them.
+    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
     sa.Column("taken_until_ms", sa.BigInteger, nullable=False),
     sa.Column("keys", _BLOB, nullable=False),  # of its messages
     sa.Column("publications", _BLOB, nullable=False),
-    sa.Index("owed_taken", "taken_until_ms", "key"),
+    sa.Index("owed_taken", "taken_until_ms", "number"),
     postgresql_with=_EAGER_VACUUM,
 )
 

@@ -5,15 +5,14 @@ Here are also the file's settings, and what SQLite's errors mean in the port's w
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sqlite3
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable, WrongUse
+from canoa.store.own_thread import OwnThread
 from canoa.store.port import Writes
 
 if TYPE_CHECKING:
@@ -47,20 +46,20 @@ class SqliteLink:
     def __init__(self, path: Path, *, name: str) -> None:
         self._path = path
         self._name = name
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: OwnThread | None = None
         self._connection: sqlite3.Connection | None = None
         self.writes = Writes()  # never repeated: each is alone from its beginning
 
     async def open(self) -> None:
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=self._name)
+        self._thread = OwnThread(self._name)
         await self._in_thread(self._connect)
 
     async def aclose(self) -> None:
         """What was asked before is done first. Closing twice is allowed."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            closed = asyncio.get_running_loop().run_in_executor(thread, self._disconnect)
-            thread.shutdown(wait=False)
+            closed = thread.run(self._disconnect)
+            thread.end()
             await closed
 
     async def read(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
@@ -79,7 +78,7 @@ class SqliteLink:
         if self._thread is None:
             raise StoreUnreachable(f"the store {self._path} is closed; open it before you use it")
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await self._thread.run(work)
         except sqlite3.Error as exc:
             raise translated(exc, self._path) from exc
         except OverflowError as exc:

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
     from canoa.store.routed_debts import Bundle, Debts
 
-_OWED: Final = ["key", "taken_until_ms", "keys", "publications"]
+_OWED: Final = ["number", "taken_until_ms", "keys", "publications"]
 INSERT_OWED: Final = inserting("INSERT", "owed", _OWED)
-DELETE_OWED: Final = "DELETE FROM owed WHERE key = ?"
+DELETE_OWED: Final = "DELETE FROM owed WHERE number = ?"
 _REPLACE_OWED: Final = inserting("INSERT OR REPLACE", "owed", _OWED)
-_SELECT_OWED: Final = f"SELECT {', '.join(_OWED)} FROM owed WHERE key = ?"
+_SELECT_OWED: Final = f"SELECT {', '.join(_OWED)} FROM owed WHERE number = ?"
 FREE_OWED: Final = """
-SELECT key, taken_until_ms FROM owed WHERE taken_until_ms <= ?
+SELECT number, taken_until_ms FROM owed WHERE taken_until_ms <= ?
 UNION ALL
-SELECT key, taken_until_ms FROM owed WHERE taken_until_ms > ?
-ORDER BY taken_until_ms, key LIMIT ?
+SELECT number, taken_until_ms FROM owed WHERE taken_until_ms > ?
+ORDER BY taken_until_ms, number LIMIT ?
 """  # with OR it would read the whole table
 _IS_OUT: Final = "SELECT 1 FROM steps WHERE task_id = ? AND step = ? AND attempt = ? AND send = ? AND state = 'sent'"
 
@@ -31,23 +31,23 @@ _IS_OUT: Final = "SELECT 1 FROM steps WHERE task_id = ? AND step = ? AND attempt
 def unsent(connection: sqlite3.Connection, debts: Debts) -> set[str]:
     """Keys of all that is owed and not in those books."""
     known = debts.rows()
-    rows = connection.execute("SELECT key, keys FROM owed")
-    return {each for key, keys in rows if key not in known for each in unpack_texts(keys)}
+    rows = connection.execute("SELECT number, keys FROM owed")
+    return {each for number, keys in rows if number not in known for each in unpack_texts(keys)}
 
 
 def take_owed(connection: sqlite3.Connection, debts: Debts, *, now_ms: int, limit: int, for_ms: int) -> Taking:
     """To be settled once it is committed."""
     taking = Taking(limit, debts, until_ms=now_ms + for_ms)
-    connection.executemany(DELETE_OWED, [(key,) for key in taking.spent])
+    connection.executemany(DELETE_OWED, [(number,) for number in taking.spent])
     connection.executemany(_REPLACE_OWED, debts.shrunk())
     free = connection.execute(FREE_OWED, (now_ms, now_ms + 2 * max(for_ms, HOLD_OWED_MS), limit)).fetchall()
-    for key, _ in free:
+    for number, _ in free:
         if taking.is_full:
             break
-        bundle = bundle_of(*connection.execute(_SELECT_OWED, (key,)).fetchone())
+        bundle = bundle_of(*connection.execute(_SELECT_OWED, (number,)).fetchone())
         taking.add(bundle, _are_out(connection, bundle))
     taking.close()
-    connection.executemany(DELETE_OWED, [(key,) for key in taking.emptied])
+    connection.executemany(DELETE_OWED, [(number,) for number in taking.emptied])
     connection.executemany(_REPLACE_OWED, [bundle.row() for bundle in (*taking.rests, *taking.bundles)])
     return taking
 

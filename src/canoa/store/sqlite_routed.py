@@ -39,12 +39,11 @@ def _updating(table: str, columns: Sequence[str], *, key: Sequence[str]) -> str:
 # Columns that an index has are named only where they change: naming one is writing that index.
 _STEP: Final = [column.name for column in steps.c][:-2]  # but for `story` and `output`, which are not taken as they are
 _STEP_KEY: Final = ("task_id", "step")
-_STEP_END: Final = ("state", "outcome", "due_ms", "limit_ms", "ended_ms", "error")
 _STEP_CHANGING: Final = [name for name in _STEP if name not in _STEP_KEY]
 _SELECT_STEPS: Final = f"SELECT {', '.join(_STEP)}, story FROM steps WHERE task_id = ?"
 _INSERT_STEP: Final = inserting("INSERT", "steps", [*_STEP, "story", "output"])
 _UPDATE_STEP: Final = _updating("steps", ["story", *_STEP_CHANGING], key=_STEP_KEY)
-_END_STEP: Final = _updating("steps", ["story", *_STEP_END, "output"], key=_STEP_KEY)
+_END_STEP: Final = _updating("steps", ["story", *_STEP_CHANGING, "output"], key=_STEP_KEY)
 _UPDATE_TASK: Final = _updating("tasks", ["standing", "reply_to"], key=["id"])
 _END_TASK: Final = _updating("tasks", [*CHANGING, "result"], key=["id"])
 
@@ -53,7 +52,7 @@ _updated_task = attrgetter("standing", "reply_to", "id")
 _ended_task = attrgetter(*CHANGING, "result", "id")
 _new_step = attrgetter(*_STEP)
 _updated_step = attrgetter(*_STEP_CHANGING, *_STEP_KEY)
-_ended_step = attrgetter(*_STEP_END, "output", *_STEP_KEY)
+_ended_step = attrgetter(*_STEP_CHANGING, "output", *_STEP_KEY)
 
 
 def advance(
@@ -137,7 +136,7 @@ def _write(connection: sqlite3.Connection, ledger: RoutedLedger) -> None:
     _many(connection, _END_TASK, [_ended_task(task) for task in ended])
     _many(connection, _UPDATE_STEP, [(encode_story(step.story), *_updated_step(step)) for step in ledger.updated_steps])
     _many(connection, _END_STEP, [(encode_story(step.story), *_ended_step(step)) for step in ledger.ended_steps])
-    _many(connection, DELETE_OWED, [(key,) for key in ledger.spent])
+    _many(connection, DELETE_OWED, [(number,) for number in ledger.spent])
     _many(connection, INSERT_OWED, [bundle.row() for bundle in ledger.bundles])
 
 

@@ -44,8 +44,9 @@ def to_node(
         sapparchi.OWNER: sapparchi.MANAGER,
         sapparchi.TASK: task_id,
         sapparchi.STEP: step,
-        **{name: request[name] for name in _PASSED_ON if name in request},
     }
+    if request:
+        headers |= {name: request[name] for name in _PASSED_ON if name in request}
     if attempt > 1:
         headers[task_wire.ATTEMPT] = attempt
     if timeout_s is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.contract.store.routed_words import SINGLE, begin, failed, fan, move, moved
+from tests.contract.store.routed_words import CHAIN, SINGLE, answer, begin, failed, fan, move, moved, to_nodes
 from tests.contract.store.words import NOW_MS
 
 from canoa.store.port import Retention
@@ -52,6 +52,54 @@ async def test_what_was_paid_is_owed_no_more(store: FullStore) -> None:
     await moved(store, Paid(key="a.0.1.1"), Paid(key="a.0.1.1"), Paid(key="nobody's"))
 
     assert keys(await store.take_owed(now_ms=NOW_MS + DAY_MS, limit=5, for_ms=1000)) == ["b.0.1.1"]
+
+
+async def test_what_was_answered_is_not_sent_again_though_its_manager_died_before_it_said_so(
+    open_store: OpenStore,
+) -> None:
+    first, second = await open_store(), await open_store()
+    await moved(first, begin("a", CHAIN), begin("b"))
+    (done,) = await moved(second, answer("a.0.1.1"))
+
+    left = await second.take_owed(now_ms=NOW_MS + HOLD_OWED_MS, limit=5, for_ms=1000)
+
+    assert to_nodes(done) == ["a.1.1.1"]
+    assert keys(left) == ["b.0.1.1"]
+
+
+async def test_what_was_paid_of_a_group_is_not_sent_again_by_another_manager(open_store: OpenStore) -> None:
+    first, second = await open_store(), await open_store()
+    await moved(first, begin("a"), begin("b"))
+    await move(first, Paid(key="a.0.1.1"))
+    await first.take_owed(now_ms=NOW_MS + 1, limit=5, for_ms=1000)  # as every manager does every moment
+
+    assert keys(await second.take_owed(now_ms=NOW_MS + DAY_MS, limit=5, for_ms=1000)) == ["b.0.1.1"]
+
+
+async def test_the_end_of_a_task_is_told_by_another_manager_in_the_same_words(open_store: OpenStore) -> None:
+    first, second = await open_store(), await open_store()
+    await move(first, begin("a", reply_to="caller"))
+    done = await move(first, failed("a.0.1.1", traceback="Traceback …"))
+
+    taken = await second.take_owed(now_ms=NOW_MS + DAY_MS, limit=5, for_ms=1000)
+
+    assert taken == sorted(done.owed, key=lambda owed: owed.key)
+
+
+async def test_a_large_group_is_taken_over_whole(open_store: OpenStore) -> None:
+    first, second = await open_store(), await open_store()
+    names = [f"t-{number:03}" for number in range(250)]
+    await moved(first, *(begin(name) for name in names))
+
+    taken = [
+        key
+        for limit in (1, 120, 1000)
+        for key in keys(await second.take_owed(now_ms=NOW_MS + HOLD_OWED_MS, limit=limit, for_ms=1000))
+    ]
+
+    assert sorted(taken) == [f"{name}.0.1.1" for name in names]
+    await moved(second, *(Paid(key=key) for key in taken))
+    assert await first.take_owed(now_ms=NOW_MS + DAY_MS, limit=1000, for_ms=1000) == []
 
 
 async def test_what_was_held_by_a_clock_that_has_gone_back_is_free(store: FullStore) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from canoa.errors import InputMissing, PayloadTooLarge, Undecodable
 from canoa.execution.plan import FromInput, FromStep, Given, Plan, Source, Step
-from canoa.execution.plan_inputs import MAX_JOINED_BYTES, input_of, sound, task_output
+from canoa.execution.plan_inputs import MAX_JOINED_BYTES, final_steps, input_of, sound, task_output
 from canoa.vocabulary import ActionName
 
 INPUT = b'{"url": "http://sensor/data", "big": 123456789012345678901234567890, "exact": 0.10}'
@@ -29,6 +29,10 @@ def step(name: str = "report", *after: str, arguments: dict[str, Source] | None 
 
 def plan(*steps: Step, output: str | None = None) -> Plan:
     return Plan(name="power-factor", steps=steps, output=output)
+
+
+def output_of(of: Plan, outputs: dict[str, bytes]) -> bytes:
+    return task_output(of, final_steps(of), outputs)
 
 
 def test_a_step_that_waits_for_nothing_gets_the_tasks_input() -> None:
@@ -114,18 +118,18 @@ def test_what_no_broker_would_take_is_refused() -> None:
     with pytest.raises(PayloadTooLarge, match=r"the input of step 'c' is .* let steps give references"):
         input_of(step("c", "a", "b"), b"{}", {"a": half, "b": half})
     with pytest.raises(PayloadTooLarge, match="the result of plan 'power-factor'"):
-        task_output(plan(step("a"), step("b")), {"a": half, "b": half})
+        output_of(plan(step("a"), step("b")), {"a": half, "b": half})
 
 
 def test_a_task_gives_what_its_plan_names() -> None:
     named = plan(step("a"), step("b", "a"), output="a")
 
-    assert task_output(named, {"a": b"1", "b": b"2"}) == b"1"
+    assert output_of(named, {"a": b"1", "b": b"2"}) == b"1"
 
 
 def test_a_task_gives_what_nobody_waits_for() -> None:
-    assert task_output(plan(step("a"), step("b", "a")), {"a": b"1", "b": b"2"}) == b"2"
-    assert task_output(plan(step("a"), step("b", "a"), step("c", "a")), {"a": b"1", "b": b"2", "c": b"3"}) == (
+    assert output_of(plan(step("a"), step("b", "a")), {"a": b"1", "b": b"2"}) == b"2"
+    assert output_of(plan(step("a"), step("b", "a"), step("c", "a")), {"a": b"1", "b": b"2", "c": b"3"}) == (
         b'{"b":2,"c":3}'
     )
 

@@ -10,10 +10,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from canoa.broker.port import Message, Publication
 from canoa.execution.outcome import Outcome
 from canoa.store import revision
 from canoa.store.migrating import new_config
+from canoa.store.packing import pack
 from canoa.store.port import TaskFilter
+from canoa.store.routed_port import Owed
 from canoa.store.schema import metadata
 from canoa.store.sqlite import SqliteStore
 from canoa.vocabulary import TaskId
@@ -57,6 +60,27 @@ async def test_a_store_of_the_version_before_is_brought_up_to_date_with_all_it_k
         assert (found.submitted_ms, found.outcome, await store.plan_of(TaskId("a"))) == (5, Outcome.OK, None)
         (same,) = await store.tasks(TaskFilter(outcome=Outcome.OK), limit=5)
         assert same == found
+    finally:
+        await store.aclose()
+
+
+async def test_what_an_older_store_has_yet_to_send_is_sent_after_the_upgrade(tmp_path: Path) -> None:
+    path = tmp_path / "canoa.db"
+    publication = Publication(message=Message(body=b"{}", headers={"nodeId": b"\x00"}, message_id="m"), key="caller")
+    engine = sa.create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        config = new_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+        connection.exec_driver_sql("INSERT INTO owed VALUES ('a.0.reply.caller', 5, ?)", (pack(publication),))
+    engine.dispose()
+
+    store = SqliteStore(path)
+    await store.open()
+    try:
+        assert await store.take_owed(now_ms=6, limit=5, for_ms=1000) == [
+            Owed(key="a.0.reply.caller", publication=publication)
+        ]
     finally:
         await store.aclose()
 

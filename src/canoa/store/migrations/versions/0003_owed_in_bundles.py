@@ -11,7 +11,7 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
-_ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+_NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _EAGER_VACUUM = {"autovacuum_vacuum_scale_factor": 0.01, "autovacuum_analyze_scale_factor": 0.01}
 
 
@@ -21,21 +21,21 @@ def upgrade() -> None:
     op.drop_table("owed")
     owed = op.create_table(
         "owed",
-        sa.Column("key", _ID, primary_key=True),
+        sa.Column("number", _NUMBER, primary_key=True, autoincrement=False),
         sa.Column("taken_until_ms", sa.BigInteger, nullable=False),
         sa.Column("keys", sa.LargeBinary, nullable=False),
         sa.Column("publications", sa.LargeBinary, nullable=False),
         postgresql_with=_EAGER_VACUUM,
     )
-    op.create_index("owed_taken", "owed", ["taken_until_ms", "key"])
+    op.create_index("owed_taken", "owed", ["taken_until_ms", "number"])
     if old:
-        op.bulk_insert(owed, [_bundle(*row) for row in old])
+        op.bulk_insert(owed, [_bundle(number, *row) for number, row in enumerate(old, start=1)])
 
 
-def _bundle(key: str, taken_until_ms: int, publication: bytes) -> dict[str, object]:
+def _bundle(number: int, key: str, taken_until_ms: int, publication: bytes) -> dict[str, object]:
     """Of the one message."""
     return {
-        "key": key,
+        "number": number,
         "taken_until_ms": taken_until_ms,
         "keys": msgspec.msgpack.encode([key]),
         "publications": b"\x91" + publication,  # a list of one

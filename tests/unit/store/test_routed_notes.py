@@ -1,0 +1,88 @@
+"""What one program keeps at hand: bounded, and only until it is moved."""
+
+from __future__ import annotations
+
+from tests.contract.store.routed_words import SINGLE, begin
+
+from canoa.broker.port import Message, Publication
+from canoa.execution.step_records import BLOCKED, StepRecord, encode_plan, outline_of
+from canoa.store.ledger import accepted_record
+from canoa.store.routed_debts import MAX_BYTES as MAX_BUNDLE_BYTES
+from canoa.store.routed_debts import MAX_MESSAGES, Debts
+from canoa.store.routed_memory import MAX_BYTES, MAX_TASKS, Memory, RoutedTask
+from canoa.store.routed_port import Owed
+
+OUTLINE = outline_of(encode_plan(SINGLE))
+
+
+def task(name: str, *, given_bytes: int = 0) -> RoutedTask:
+    record = accepted_record(begin(name).task)
+    return RoutedTask(record, OUTLINE, [StepRecord(name, 0, BLOCKED)], given_bytes=given_bytes)
+
+
+def owed(key: str, *, size_bytes: int = 10) -> Owed:
+    return Owed(key=key, publication=Publication(message=Message(body=bytes(size_bytes)), key="q"))
+
+
+def test_whoever_moves_a_task_takes_it_out() -> None:
+    memory = Memory()
+    kept = task("a")
+    memory.keep([kept])
+
+    assert memory.take(["a", "b"]) == {"a": kept}
+    assert memory.take(["a"]) == {}
+
+
+def test_the_least_lately_moved_tasks_are_dropped_first() -> None:
+    memory = Memory()
+    memory.keep(task(f"{number}") for number in range(MAX_TASKS))
+    memory.keep(memory.take(["0"]).values())
+    memory.keep([task("new")])
+
+    assert len(memory) == MAX_TASKS
+    assert ("0" in memory, "1" in memory, "new" in memory) == (True, False, True)
+
+
+def test_large_tasks_are_remembered_up_to_a_size() -> None:
+    memory = Memory()
+    memory.keep(task(f"{number}", given_bytes=MAX_BYTES // 4) for number in range(9))
+
+    assert [f"{number}" in memory for number in range(9)] == [False] * 6 + [True] * 3
+    memory.take([f"{number}" for number in range(9)])
+    memory.keep([task("small")])
+    assert "small" in memory
+
+
+def test_messages_are_bundled_up_to_a_number_and_a_size() -> None:
+    debts = Debts()
+
+    many = debts.new_bundles([owed(f"{number}") for number in range(2 * MAX_MESSAGES + 1)], until_ms=0)
+    large = debts.new_bundles([owed(f"{number}", size_bytes=MAX_BUNDLE_BYTES) for number in range(2)], until_ms=0)
+
+    assert [len(bundle.left) for bundle in many] == [MAX_MESSAGES, MAX_MESSAGES, 1]
+    assert [len(bundle.left) for bundle in large] == [1, 1]
+
+
+def test_a_row_is_spent_when_all_of_it_was_paid_and_shrinks_before() -> None:
+    debts = Debts()
+    (bundle,) = debts.new_bundles([owed("a"), owed("b")], until_ms=5)
+    debts.wrote([bundle], deleted=[])
+
+    debts.pay("a")
+    assert (debts.spent(), [row[0] for row in debts.shrunk()], debts.shrunk()) == ([], [bundle.number], [])
+    debts.pay("b")
+    debts.pay("b")
+
+    assert debts.spent() == [bundle.number]
+    debts.wrote([], deleted=debts.spent())
+    assert debts.spent() == []
+
+
+def test_what_is_owed_already_is_not_owed_twice() -> None:
+    debts = Debts()
+    first = debts.new_bundles([owed("a")], until_ms=0)
+    debts.wrote(first, deleted=[])
+
+    (second,) = debts.new_bundles([owed("a"), owed("b")], until_ms=0)
+
+    assert list(second.left) == ["b"]
