@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime  # noqa: TC003 - decoders read the annotations
+from datetime import datetime
+
+import msgspec
 
 
-@dataclass(frozen=True, kw_only=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What happened to a task: `accepted`, `progress`, `ended`, `dead`, `redriven`; to a step of a routed one:
     `step_sent`, `step_ended`; to a listener that was too slow and missed some: `lagged`."""
 
