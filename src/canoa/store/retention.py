@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from canoa.execution.outcome import Outcome
+from canoa.store.ledger import OPEN
+
 if TYPE_CHECKING:
     from canoa.store.port import Retention
 
@@ -22,11 +25,15 @@ EXISTS (SELECT 1 FROM tasks WHERE tasks.plan = plans.id) OR id IN (SELECT plan F
 """
 
 # Each of them is the end of an index.
-NEWEST: Final = """
+_SUBMITTED: Final = " ".join(
+    f"UNION ALL SELECT max(submitted_ms) FROM tasks WHERE standing = '{standing}'"
+    for standing in (*sorted(OPEN), *(outcome.value for outcome in Outcome))
+)
+NEWEST: Final = f"""
 SELECT max(at_ms) FROM (
-  SELECT max(submitted_ms) AS at_ms FROM tasks
+  SELECT max(dead_ms) AS at_ms FROM letters
   UNION ALL SELECT max(ended_ms) FROM tasks WHERE ended_ms IS NOT NULL
-  UNION ALL SELECT max(dead_ms) FROM letters
+  {_SUBMITTED}
 ) AS happened
 """
 

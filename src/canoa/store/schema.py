@@ -38,8 +38,6 @@ tasks = sa.Table(
     sa.Column("message", _BLOB),
     sa.Column("result", _BLOB),
     # Every listing is a range of one of these, or a merge of a few: see `reads.py`.
-    sa.Index("tasks_by_time", "submitted_ms", "id"),
-    sa.Index("tasks_by_action", "action", "submitted_ms", "id"),
     sa.Index("tasks_by_standing", "standing", "submitted_ms", "id"),
     sa.Index("tasks_by_action_and_standing", "action", "standing", "submitted_ms", "id"),
     # Every task leaves old versions of its row behind: cleaned up at one in a hundred, not at one in five.
