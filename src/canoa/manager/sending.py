@@ -70,7 +70,8 @@ class Sender:
         self._takes_bundles = takes_bundles
         self._loop = asyncio.get_running_loop()
         self._in_hand: dict[str, float] = {}  # until when it is tried, by the loop's clock
-        self._outgoing: list[Owed] = []  # since this turn of the loop
+        self._outgoing: list[Owed] = []
+        self._is_gathering = False  # until the end of this turn of the loop
         self._held_back: deque[Callable[[], object]] = deque()
         self._is_stopped = False
         self._all_sent = asyncio.Event()  # after `stop`
@@ -81,7 +82,8 @@ class Sender:
         return len(self._in_hand)
 
     def send(self, owed: Iterable[Owed]) -> None:
-        """At the end of this turn of the loop: a group of moves is told one by one, and owes much to few."""
+        """The first of a turn of the loop at once, for a short way; what follows at its end, together: a group of moves
+        is told one by one, and owes much to few."""
         until_s = self._loop.time() + KEEP_TRYING_S
         for each in owed:
             if each.key not in self._in_hand:
@@ -123,9 +125,15 @@ class Sender:
     # --- To the broker ------------------------------------------------------------------------------------
 
     def _send_soon(self, owed: Owed) -> None:
-        if not self._outgoing:
-            self._loop.call_soon(self._post_outgoing)
         self._outgoing.append(owed)
+        if not self._is_gathering:
+            self._is_gathering = True
+            self._loop.call_soon(self._end_turn)
+            self._post_outgoing()
+
+    def _end_turn(self) -> None:
+        self._is_gathering = False
+        self._post_outgoing()
 
     def _post_outgoing(self) -> None:
         outgoing, self._outgoing = self._outgoing, []
