@@ -8,7 +8,6 @@ from canoa.store.packing import unpack_texts
 from canoa.store.postgres_batch import columns_of, inserting, updating
 from canoa.store.postgres_writes import Writes
 from canoa.store.routed_debts import Taking, bundle_of
-from canoa.store.routed_port import HOLD_OWED_MS
 from canoa.store.schema import owed
 
 if TYPE_CHECKING:
@@ -42,9 +41,9 @@ async def unsent(connection: Connection, debts: Debts) -> set[str]:
 
 async def take_owed(connection: Connection, debts: Debts, *, now_ms: int, limit: int, for_ms: int) -> Taking:
     """To be settled once it is committed."""
-    taking = Taking(limit, debts, until_ms=now_ms + for_ms)
+    taking = Taking(limit, debts, now_ms=now_ms, for_ms=for_ms)
     await _write(connection, deleted=taking.spent, updated=debts.shrunk(), new=[])
-    free = await connection.fetch(_LOCK_FREE, now_ms, now_ms + 2 * max(for_ms, HOLD_OWED_MS), limit)
+    free = await connection.fetch(_LOCK_FREE, *taking.free, limit)
     for (number,) in free:
         if taking.is_full:
             break

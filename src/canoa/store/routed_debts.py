@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import secrets
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from canoa.broker.port import Publication
 from canoa.store.packing import pack_all, unpack_publications, unpack_texts
-from canoa.store.routed_port import Owed
+from canoa.store.routed_port import HOLD_OWED_MS, Owed
 from canoa.wire.sapparchi import NODE_ID, parse_request_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Self
 
 Row: TypeAlias = tuple[int, int, bytes, bytes]
 """Its key, until when it is held, the keys of its messages, the messages."""
@@ -55,10 +56,26 @@ def bundle_of(number: int, taken_until_ms: int, keys: bytes, publications: bytes
     return Bundle(number, taken_until_ms, left, written=len(left))
 
 
-class Taking:
-    """Bundles that nobody holds, on their way to one who sends them now: at most `limit` messages, his `until_ms`."""
+class Free(NamedTuple):
+    """When a bundle is held by nobody: its time is over, or was set by a clock that has gone back since."""
 
-    def __init__(self, limit: int, debts: Debts, *, until_ms: int) -> None:
+    until_ms: int
+    beyond_ms: int
+
+    @classmethod
+    def at(cls, now_ms: int, *, for_ms: int) -> Self:
+        return cls(now_ms, now_ms + 2 * max(for_ms, HOLD_OWED_MS))
+
+    def has(self, bundle: Bundle) -> bool:
+        return not self.until_ms < bundle.taken_until_ms <= self.beyond_ms
+
+
+class Taking:
+    """Bundles that nobody holds, on their way to one who sends them now, and holds them `for_ms`: at most `limit`
+    messages."""
+
+    def __init__(self, limit: int, debts: Debts, *, now_ms: int, for_ms: int) -> None:
+        self.free = Free.at(now_ms, for_ms=for_ms)
         self.owed: list[Owed] = []
         self.spent = debts.spent()
         self.emptied: list[int] = []  # rows of which nothing is left, to delete
@@ -67,7 +84,7 @@ class Taking:
         self._ended: list[str] = []  # keys of messages that nobody needs any more
         self._limit = limit
         self._debts = debts
-        self._until_ms = until_ms
+        self._until_ms = now_ms + for_ms
 
     @property
     def is_full(self) -> bool:
@@ -96,6 +113,7 @@ class Taking:
         self._debts.wrote(self.bundles, deleted=self.spent)
         for key in self._ended:
             self._debts.pay(key)
+        self._debts.forget(self.free)
 
 
 class Debts:
@@ -142,6 +160,11 @@ class Debts:
             bundle.left.pop(key, None)
             if not bundle.left:
                 self._spent[bundle.number] = None
+
+    def forget(self, free: Free) -> None:
+        """What is held no longer. Others may have sent and paid it since: only its row can tell."""
+        for key in [key for key, bundle in self._bundles.items() if free.has(bundle)]:
+            del self._bundles[key]
 
     def spent(self) -> list[int]:
         """Rows to delete: all that they owed was paid."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from canoa.store.packing import unpack_texts
 from canoa.store.routed_debts import Taking, bundle_of
-from canoa.store.routed_port import HOLD_OWED_MS
 from canoa.store.sqlite_batch import inserting
 
 if TYPE_CHECKING:
@@ -37,10 +36,10 @@ def unsent(connection: sqlite3.Connection, debts: Debts) -> set[str]:
 
 def take_owed(connection: sqlite3.Connection, debts: Debts, *, now_ms: int, limit: int, for_ms: int) -> Taking:
     """To be settled once it is committed."""
-    taking = Taking(limit, debts, until_ms=now_ms + for_ms)
+    taking = Taking(limit, debts, now_ms=now_ms, for_ms=for_ms)
     connection.executemany(DELETE_OWED, [(number,) for number in taking.spent])
     connection.executemany(_REPLACE_OWED, debts.shrunk())
-    free = connection.execute(FREE_OWED, (now_ms, now_ms + 2 * max(for_ms, HOLD_OWED_MS), limit)).fetchall()
+    free = connection.execute(FREE_OWED, (*taking.free, limit)).fetchall()
     for number, _ in free:
         if taking.is_full:
             break
