@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from canoa.store.packing import unpack_texts
 from canoa.store.routed_debts import Taking, bundle_of
-from canoa.store.sqlite_batch import inserting
+from canoa.store.schema import owed
+from canoa.store.sqlite_batch import inserting, updating
 
 if TYPE_CHECKING:
     import sqlite3
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _OWED: Final = ["number", "taken_until_ms", "keys", "publications"]
 INSERT_OWED: Final = inserting("INSERT", "owed", _OWED)
 DELETE_OWED: Final = "DELETE FROM owed WHERE number = ?"
-_REPLACE_OWED: Final = inserting("INSERT OR REPLACE", "owed", _OWED)
+_UPDATE_OWED: Final = updating(owed, ["number"], _OWED[2:])  # what another program has deleted stays so
 _SELECT_OWED: Final = f"SELECT {', '.join(_OWED)} FROM owed WHERE number = ?"
 FREE_OWED: Final = """
 SELECT number, taken_until_ms FROM owed WHERE taken_until_ms <= ?
@@ -38,7 +39,7 @@ def take_owed(connection: sqlite3.Connection, debts: Debts, *, now_ms: int, limi
     """To be settled once it is committed."""
     taking = Taking(limit, debts, now_ms=now_ms, for_ms=for_ms)
     connection.executemany(DELETE_OWED, [(number,) for number in taking.spent])
-    connection.executemany(_REPLACE_OWED, debts.shrunk())
+    connection.executemany(_UPDATE_OWED, debts.shrunk())
     free = connection.execute(FREE_OWED, (*taking.free, limit)).fetchall()
     for number, _ in free:
         if taking.is_full:
@@ -47,7 +48,8 @@ def take_owed(connection: sqlite3.Connection, debts: Debts, *, now_ms: int, limi
         taking.add(bundle, _are_out(connection, bundle))
     taking.close()
     connection.executemany(DELETE_OWED, [(number,) for number in taking.emptied])
-    connection.executemany(_REPLACE_OWED, [bundle.row() for bundle in (*taking.rests, *taking.bundles)])
+    connection.executemany(_UPDATE_OWED, [bundle.row() for bundle in taking.rests])
+    connection.executemany(INSERT_OWED, [bundle.row() for bundle in taking.bundles])
     return taking
 
 

@@ -112,6 +112,19 @@ async def test_what_another_manager_sent_after_the_hold_can_time_out(open_store:
     assert (done.step_outcome, done.outcome) == ("timed_out", Outcome.TIMED_OUT)
 
 
+async def test_what_another_manager_sent_after_the_hold_is_not_sent_again_by_one_that_had_sent_a_part_of_it(
+    open_store: OpenStore,
+) -> None:
+    first, second = await open_store(), await open_store()
+    await moved(first, begin("a"), begin("b"))
+    taken = await second.take_owed(now_ms=NOW_MS + HOLD_OWED_MS, limit=5, for_ms=1000)
+    await moved(second, *(Paid(key=each.key) for each in taken))
+
+    await move(first, Paid(key="a.0.1.1"))
+
+    assert await first.take_owed(now_ms=NOW_MS + HOLD_OWED_MS + 1, limit=5, for_ms=1000) == []
+
+
 async def test_what_was_too_much_to_take_at_once_does_not_time_out(store: FullStore) -> None:
     begun = await moved(store, begin("a"), begin("b"))
     assert keys(await store.take_owed(now_ms=NOW_MS + HOLD_OWED_MS, limit=1, for_ms=1000)) == ["a.0.1.1"]
