@@ -366,7 +366,10 @@ class Worker:
         self._look_again_s = now_s + LET_GO_EVERY_S
         for lane in (self._main, self._cpu):
             for offer, delivery, permit in lane.take_waiting(partial(_is_held, now_s)):
-                offer.wait(delivery, 0.0)
+                if delivery.is_settled:  # its link is gone: the broker gives its bundle to somebody again
+                    self._settler.dropped()
+                else:
+                    offer.wait(delivery, 0.0)
                 if permit is not None:
                     permit.release()
 
