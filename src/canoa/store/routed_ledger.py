@@ -123,8 +123,13 @@ class RoutedLedger:
     @property
     def is_all_written(self) -> bool:
         """Something is written about each of the tasks: so whoever writes it finds out whether it was as we knew."""
+        return not self.untouched()
+
+    def untouched(self) -> list[RoutedTask]:
+        """The tasks that are as they were given: no move has changed anything about them."""
         moved = {task_id for task_id, course in self._courses.items() if course.touched}
-        return all(each in self._changed or each in self.new_tasks or each in moved for each in self._tasks)
+        written = self._changed.keys() | self.new_tasks.keys() | moved
+        return [known for task_id, known in self._tasks.items() if task_id not in written]
 
     def version(self, task_id: str) -> int:
         return self._tasks[task_id].version
