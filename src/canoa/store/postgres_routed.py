@@ -173,6 +173,7 @@ async def _load_steps(connection: Connection, of_tasks: Sequence[RoutedTask], no
         if each.task.plan in outlines:
             each.outline = outlines[each.task.plan]
             each.steps = steps_of(each.task.id, each.outline, rows[each.task.id])
+            each.count_failures()
 
 
 async def _outlines(connection: Connection, notes: Notes, plan_ids: Iterable[str]) -> dict[str | None, Outline]:

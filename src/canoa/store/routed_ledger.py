@@ -47,6 +47,7 @@ _PAID = Moved(verdict=Verdict.TAKEN)
 _NO_REQUEST = Message(body=b"{}")
 _WAITING = State.WAITING.value
 _RUNNING = State.RUNNING.value
+_OK = Outcome.OK.value
 
 
 def needs_of(moves: Iterable[Move]) -> dict[str, bool]:
@@ -408,6 +409,8 @@ class RoutedLedger:
         self, known: RoutedTask, course: Course, effect: Effect, answer: Answer, *, told: StepEnd | None
     ) -> None:
         self._closed += effect.closed
+        if effect.closed and effect.step_outcome != _OK:
+            known.count_failures()
         for at in effect.sends:
             self._duties.append(Attempt(known, course, answer, at, course.steps[at].send))
         if effect.outcome is not None:

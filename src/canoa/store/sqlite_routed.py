@@ -100,7 +100,9 @@ def _loaded(connection: sqlite3.Connection, task: TaskRecord, notes: Notes) -> R
     if outline is None:
         return RoutedTask(task)
     rows = connection.execute(_SELECT_STEPS, (task.id,))
-    return RoutedTask(task, outline, steps_of(task.id, outline, rows))
+    known = RoutedTask(task, outline, steps_of(task.id, outline, rows))
+    known.count_failures()
+    return known
 
 
 def _outline(connection: sqlite3.Connection, notes: Notes, plan_id: str) -> Outline | None:

@@ -5,19 +5,27 @@ from __future__ import annotations
 from tests.contract.store.routed_words import SINGLE, begin
 
 from canoa.broker.port import Message, Publication
-from canoa.execution.step_records import BLOCKED, StepRecord, encode_plan, outline_of
+from canoa.execution.plan import Plan
+from canoa.execution.step_moves import AttemptRow
+from canoa.execution.step_records import BLOCKED, Outline, StepRecord, encode_plan, outline_of
 from canoa.store.ledger import accepted_record
 from canoa.store.routed_debts import MAX_BYTES as MAX_BUNDLE_BYTES
 from canoa.store.routed_debts import MAX_MESSAGES, Debts
 from canoa.store.routed_memory import MAX_BYTES, MAX_TASKS, Memory, RoutedTask
 from canoa.store.routed_port import Owed
+from canoa.vocabulary import NodeId
 
 OUTLINE = outline_of(encode_plan(SINGLE))
 
 
-def task(name: str, *, given_bytes: int = 0) -> RoutedTask:
+def task(name: str, *, given_bytes: int = 0, outline: Outline = OUTLINE) -> RoutedTask:
     record = accepted_record(begin(name).task)
-    return RoutedTask(record, OUTLINE, [StepRecord(name, 0, BLOCKED)], given_bytes=given_bytes)
+    return RoutedTask(record, outline, [StepRecord(name, 0, BLOCKED)], given_bytes=given_bytes)
+
+
+def large_outline(letter: str) -> Outline:
+    """Takes about an eighth of what there is room for."""
+    return outline_of(encode_plan(Plan(name=letter * (MAX_BYTES // 8 // 12), steps=SINGLE.steps)))
 
 
 def owed(key: str, *, size_bytes: int = 10) -> Owed:
@@ -51,6 +59,32 @@ def test_large_tasks_are_remembered_up_to_a_size() -> None:
     memory.take([f"{number}" for number in range(9)])
     memory.keep([task("small")])
     assert "small" in memory
+
+
+def test_tasks_with_plans_of_their_own_are_remembered_up_to_the_size_of_those() -> None:
+    memory = Memory()
+    memory.keep(task(f"{number}", outline=large_outline(f"{number}")) for number in range(9))
+    remembered = [f"{number}" in memory for number in range(9)]
+    memory.take([f"{number}" for number in range(9)])
+    shared = large_outline("x")
+    memory.keep(task(f"{number}", outline=shared) for number in range(100))
+
+    assert remembered == [False] * 2 + [True] * 7
+    assert len(memory) == 100
+
+
+def test_tasks_that_failed_often_are_remembered_up_to_the_size_of_their_errors() -> None:
+    memory = Memory()
+    failing = task("a")
+    sent = AttemptRow(
+        attempt=1, node_id=NodeId("gw-7"), why="", sent_ms=0, outcome="lost", error="é" * (MAX_BYTES // 8)
+    )
+    failing.steps[0].story = [sent] * 9
+    failing.count_failures()
+
+    memory.keep([task("b"), failing])
+
+    assert len(memory) == 0
 
 
 def test_messages_are_bundled_up_to_a_number_and_a_size() -> None:
