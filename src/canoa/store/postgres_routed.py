@@ -200,7 +200,8 @@ async def _give(connection: Connection, ledger: RoutedLedger, wanted: Wanted) ->
 
 async def _write(ledger: RoutedLedger, connection: Fetches) -> int:
     """The version of what was written."""
-    # All in one order, so that no two managers wait for each other.
+    # Each kind in one order, so that two managers seldom wait for each other. Where they do, PostgreSQL stops one of
+    # them, and it tries again.
     new = sorted(ledger.new_tasks.values(), key=attrgetter("id"))
     ended = _known(ledger, _ended_task, ledger.updated_tasks(with_result=True))
     updated = _known(ledger, _updated_task, ledger.updated_tasks(with_result=False))
