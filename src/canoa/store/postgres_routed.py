@@ -217,7 +217,7 @@ async def _write(ledger: RoutedLedger, connection: Fetches) -> int:
     writes.add(_UPDATE_STEPS, columns_of((*_step(each), encode_story(each.story)) for each in ledger.updated_steps))
     writes.add(_END_STEPS, columns_of(map(_step_values, ledger.ended_steps)))
     writes.add(DELETE_OWED, [ledger.spent] if ledger.spent else [])
-    writes.add(INSERT_OWED, columns_of(bundle.row() for bundle in ledger.bundles), is_all_or_none=True)
+    writes.add(INSERT_OWED, columns_of(bill.row() for bill in ledger.bills), is_all_or_none=True)
     return await writes.send(connection)
 
 

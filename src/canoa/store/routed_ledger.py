@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from canoa.execution.step_moves import Route
     from canoa.execution.step_records import Outline
     from canoa.execution.step_settings import StepSettings
-    from canoa.store.routed_debts import Bundle
+    from canoa.store.routed_debts import Bill
     from canoa.store.routed_duties import Duty, Wanted
     from canoa.store.routed_notes import Notes
     from canoa.store.routed_port import Move
@@ -105,8 +105,8 @@ class RoutedLedger:
         self.ended_steps: list[StepRecord] = []  # to update, with their outputs
         self.updated_steps: list[StepRecord] = []
         self.plans: list[tuple[Outline, int]] = []
-        self.bundles: list[Bundle] = []  # of messages, to insert
-        self.spent: list[int] = []  # bundles to delete
+        self.bills: list[Bill] = []  # of messages, to insert
+        self.spent: list[int] = []  # bills to delete
 
     # --- To write -----------------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class RoutedLedger:
     def close(self) -> None:
         """After the last message was built: say what is to be written."""
         notes = self._notes
-        self.bundles = notes.debts.new_bundles(self._owed, until_ms=self._until_ms + HOLD_OWED_MS)
+        self.bills = notes.debts.new_bills(self._owed, until_ms=self._until_ms + HOLD_OWED_MS)
         self.spent = notes.debts.spent()
         self.plans = notes.outlines.to_write(self._plans.values())
         for course in self._courses.values():
@@ -154,7 +154,7 @@ class RoutedLedger:
         """All of it is committed. `version`: of the rows that were written."""
         notes = self._notes
         notes.outlines.written(self.plans)
-        notes.debts.wrote(self.bundles, deleted=self.spent)
+        notes.debts.wrote(self.bills, deleted=self.spent)
         for key in self._closed:
             notes.debts.pay(key)
         for step in self.new_steps:

@@ -1,18 +1,18 @@
-"""What moves left to be sent, on SQLite: bundles of messages, and who takes over those that nobody holds."""
+"""What moves left to be sent, on SQLite: bills for messages, and who takes over those that nobody holds."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from canoa.store.packing import unpack_texts
-from canoa.store.routed_debts import Taking, bundle_of
+from canoa.store.routed_debts import Taking, bill_of
 from canoa.store.schema import owed
 from canoa.store.sqlite_batch import inserting, updating
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from canoa.store.routed_debts import Bundle, Debts
+    from canoa.store.routed_debts import Bill, Debts
 
 _OWED: Final = ["number", "taken_until_ms", "keys", "publications"]
 INSERT_OWED: Final = inserting("INSERT", "owed", _OWED)
@@ -44,16 +44,16 @@ def take_owed(connection: sqlite3.Connection, debts: Debts, *, now_ms: int, limi
     for number, _ in free:
         if taking.is_full:
             break
-        bundle = bundle_of(*connection.execute(_SELECT_OWED, (number,)).fetchone())
-        taking.add(bundle, _are_out(connection, bundle))
+        bill = bill_of(*connection.execute(_SELECT_OWED, (number,)).fetchone())
+        taking.add(bill, _are_out(connection, bill))
     taking.close()
     connection.executemany(DELETE_OWED, [(number,) for number in taking.emptied])
-    connection.executemany(_UPDATE_OWED, [bundle.row() for bundle in taking.rests])
-    connection.executemany(INSERT_OWED, [bundle.row() for bundle in taking.bundles])
+    connection.executemany(_UPDATE_OWED, [bill.row() for bill in taking.rests])
+    connection.executemany(INSERT_OWED, [bill.row() for bill in taking.bills])
     return taking
 
 
-def _are_out(connection: sqlite3.Connection, bundle: Bundle) -> dict[str, bool]:
+def _are_out(connection: sqlite3.Connection, bill: Bill) -> dict[str, bool]:
     return {
-        key: connection.execute(_IS_OUT, request).fetchone() is not None for key, request in bundle.attempts().items()
+        key: connection.execute(_IS_OUT, request).fetchone() is not None for key, request in bill.attempts().items()
     }

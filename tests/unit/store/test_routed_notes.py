@@ -9,7 +9,7 @@ from canoa.execution.plan import Plan
 from canoa.execution.step_moves import AttemptRow
 from canoa.execution.step_records import BLOCKED, Outline, StepRecord, encode_plan, outline_of
 from canoa.store.ledger import accepted_record
-from canoa.store.routed_debts import MAX_BYTES as MAX_BUNDLE_BYTES
+from canoa.store.routed_debts import MAX_BYTES as MAX_BILL_BYTES
 from canoa.store.routed_debts import MAX_MESSAGES, Debts
 from canoa.store.routed_memory import MAX_BYTES, MAX_TASKS, Memory, RoutedTask
 from canoa.store.routed_port import Owed
@@ -87,36 +87,36 @@ def test_tasks_that_failed_often_are_remembered_up_to_the_size_of_their_errors()
     assert len(memory) == 0
 
 
-def test_messages_are_bundled_up_to_a_number_and_a_size() -> None:
+def test_a_bill_is_for_messages_up_to_a_number_and_a_size() -> None:
     debts = Debts()
 
-    many = debts.new_bundles([owed(f"{number}") for number in range(2 * MAX_MESSAGES + 1)], until_ms=0)
-    large = debts.new_bundles([owed(f"{number}", size_bytes=MAX_BUNDLE_BYTES) for number in range(2)], until_ms=0)
+    many = debts.new_bills([owed(f"{number}") for number in range(2 * MAX_MESSAGES + 1)], until_ms=0)
+    large = debts.new_bills([owed(f"{number}", size_bytes=MAX_BILL_BYTES) for number in range(2)], until_ms=0)
 
-    assert [len(bundle.left) for bundle in many] == [MAX_MESSAGES, MAX_MESSAGES, 1]
-    assert [len(bundle.left) for bundle in large] == [1, 1]
+    assert [len(bill.left) for bill in many] == [MAX_MESSAGES, MAX_MESSAGES, 1]
+    assert [len(bill.left) for bill in large] == [1, 1]
 
 
 def test_a_row_is_spent_when_all_of_it_was_paid_and_shrinks_before() -> None:
     debts = Debts()
-    (bundle,) = debts.new_bundles([owed("a"), owed("b")], until_ms=5)
-    debts.wrote([bundle], deleted=[])
+    (bill,) = debts.new_bills([owed("a"), owed("b")], until_ms=5)
+    debts.wrote([bill], deleted=[])
 
     debts.pay("a")
-    assert (debts.spent(), [row[0] for row in debts.shrunk()], debts.shrunk()) == ([], [bundle.number], [])
+    assert (debts.spent(), [row[0] for row in debts.shrunk()], debts.shrunk()) == ([], [bill.number], [])
     debts.pay("b")
     debts.pay("b")
 
-    assert debts.spent() == [bundle.number]
+    assert debts.spent() == [bill.number]
     debts.wrote([], deleted=debts.spent())
     assert debts.spent() == []
 
 
 def test_what_is_owed_already_is_not_owed_twice() -> None:
     debts = Debts()
-    first = debts.new_bundles([owed("a")], until_ms=0)
+    first = debts.new_bills([owed("a")], until_ms=0)
     debts.wrote(first, deleted=[])
 
-    (second,) = debts.new_bundles([owed("a"), owed("b")], until_ms=0)
+    (second,) = debts.new_bills([owed("a"), owed("b")], until_ms=0)
 
     assert list(second.left) == ["b"]
