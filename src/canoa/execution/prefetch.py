@@ -31,6 +31,9 @@ HELD_BYTES: Final = 32 * 1024 * 1024
 LEAST_BUNDLES: Final = 4
 """Two hide a round trip; the others are for those that bring little."""
 
+ALONE_PARTS: Final = 1.1
+"""Deliveries that bring fewer on average are single messages, but for a few."""
+
 
 def prefetch_for(concurrency: int, estimate: RunEstimate, current: int | None) -> int:
     """The prefetch for an action that now has `current`.
@@ -53,7 +56,7 @@ def prefetch_for(concurrency: int, estimate: RunEstimate, current: int | None) -
 def deliveries_for(prefetch: int, parts: float, current: int) -> int:
     """How many deliveries bring about `prefetch` things to run, where one brings `parts` of them; `current` is what it
     is now. It changes where that is far off: every change costs a consumer's restart."""
-    if parts < 2:
+    if parts < ALONE_PARTS:
         return prefetch
     wanted = max(LEAST_BUNDLES, math.ceil(prefetch / parts))
     return current if wanted <= 2 * current and current <= 2 * wanted else wanted

@@ -52,6 +52,7 @@ class PostgresStore(RoutedReads):
     # --- Its life -----------------------------------------------------------------------------------
 
     async def open(self) -> None:
+        self._notes = Notes()  # what was known before may have changed meanwhile
         try:
             await self._link.open()
             await bring_up_to_date(self._link)

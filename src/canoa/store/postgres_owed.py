@@ -1,4 +1,4 @@
-"""What moves left to be sent, on PostgreSQL: bundles of messages, and who takes over those that nobody holds."""
+"""What moves left to be sent, on PostgreSQL: bills for messages, and who takes over those that nobody holds."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Final
 from canoa.store.packing import unpack_texts
 from canoa.store.postgres_batch import columns_of, inserting, updating
 from canoa.store.postgres_writes import Writes
-from canoa.store.routed_debts import Taking, bundle_of
-from canoa.store.routed_port import HOLD_OWED_MS
+from canoa.store.routed_debts import Taking, bill_of
 from canoa.store.schema import owed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from canoa.store.postgres_link import Connection
-    from canoa.store.routed_debts import Bundle, Debts, Row
+    from canoa.store.routed_debts import Bill, Debts, Row
 
 _OWED: Final = ["number", "taken_until_ms", "keys", "publications"]
 INSERT_OWED: Final = inserting(owed, _OWED)
@@ -42,23 +41,23 @@ async def unsent(connection: Connection, debts: Debts) -> set[str]:
 
 async def take_owed(connection: Connection, debts: Debts, *, now_ms: int, limit: int, for_ms: int) -> Taking:
     """To be settled once it is committed."""
-    taking = Taking(limit, debts, until_ms=now_ms + for_ms)
+    taking = Taking(limit, debts, now_ms=now_ms, for_ms=for_ms)
     await _write(connection, deleted=taking.spent, updated=debts.shrunk(), new=[])
-    free = await connection.fetch(_LOCK_FREE, now_ms, now_ms + 2 * max(for_ms, HOLD_OWED_MS), limit)
+    free = await connection.fetch(_LOCK_FREE, *taking.free, limit)
     for (number,) in free:
         if taking.is_full:
             break
         (row,) = await connection.fetch(_SELECT_OWED, number)
-        bundle = bundle_of(*row)
-        taking.add(bundle, await _are_out(connection, bundle))
+        bill = bill_of(*row)
+        taking.add(bill, await _are_out(connection, bill))
     taking.close()
-    rests = [bundle.row() for bundle in taking.rests]
-    await _write(connection, deleted=taking.emptied, updated=rests, new=[bundle.row() for bundle in taking.bundles])
+    rests = [bill.row() for bill in taking.rests]
+    await _write(connection, deleted=taking.emptied, updated=rests, new=[bill.row() for bill in taking.bills])
     return taking
 
 
-async def _are_out(connection: Connection, bundle: Bundle) -> dict[str, bool]:
-    attempts = bundle.attempts()
+async def _are_out(connection: Connection, bill: Bill) -> dict[str, bool]:
+    attempts = bill.attempts()
     if not attempts:
         return {}
     rows = [(key, *request) for key, request in attempts.items()]

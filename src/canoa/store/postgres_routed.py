@@ -20,6 +20,7 @@ from canoa.store.postgres_owed import DELETE_OWED, INSERT_OWED, unsent
 from canoa.store.postgres_writes import Writes
 from canoa.store.routed_ledger import RoutedLedger, needs_of, rounds
 from canoa.store.routed_memory import RoutedTask
+from canoa.store.same_choices import SameChoices
 from canoa.store.schema import steps, tasks
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ _step = attrgetter(*_STEP)
 async def advance(
     link: PostgresLink, moves: Sequence[Move], *, notes: Notes, route: Route, settings: StepSettings
 ) -> list[Moved]:
-    new_ledger = partial(RoutedLedger, notes=notes, route=route, settings=settings)
+    choices = SameChoices(route)
+    new_ledger = partial(RoutedLedger, notes=notes, route=choices, settings=settings)
     if notes.locks_left:
         notes.locks_left -= 1
     elif (ledger := _from_memory(moves, notes, new_ledger)) is not None:
@@ -89,7 +91,8 @@ async def advance(
             notes.locks_left = LOCK_AFTER_MEETING
         else:
             return ledger.answers()
-    done = await link.write(partial(_advance_locked, moves=moves, notes=notes, new_ledger=new_ledger))
+    advance_locked = partial(_advance_locked, moves=moves, notes=notes, new_ledger=new_ledger, choices=choices)
+    done = await link.write(advance_locked)
     for ledger, version in done:
         ledger.settle(version)
     return [moved for ledger, _ in done for moved in ledger.answers()]
@@ -103,23 +106,32 @@ def _from_memory(moves: Sequence[Move], notes: Notes, new_ledger: NewLedger) -> 
     ):
         return None
     ledger = new_ledger(notes.memory.take(needs))
+    if _is_enough(ledger, moves):
+        return ledger
+    notes.memory.keep(ledger.untouched())
+    return None
+
+
+def _is_enough(ledger: RoutedLedger, moves: Sequence[Move]) -> bool:
+    """Whether the ledger could take the moves with what it had."""
     ledger.pay(moves)
     if ledger.asks_for_unsent(moves):
-        return None
+        return False
     ledger.take(moves)
     is_left = True
     while is_left:
         if ledger.wanted():
-            return None
+            return False
         is_left = ledger.build()
     ledger.close()
-    return ledger if ledger.is_all_written else None
+    return ledger.is_all_written
 
 
 async def _advance_locked(
-    connection: Connection, moves: Sequence[Move], *, notes: Notes, new_ledger: NewLedger
+    connection: Connection, moves: Sequence[Move], *, notes: Notes, new_ledger: NewLedger, choices: SameChoices
 ) -> list[tuple[RoutedLedger, int]]:
     """With the version of what each of them wrote."""
+    choices.begin_again()
     done: list[tuple[RoutedLedger, int]] = []
     for part in rounds(moves):
         ledger = new_ledger(await _load(connection, needs_of(part), notes))
@@ -161,6 +173,7 @@ async def _load_steps(connection: Connection, of_tasks: Sequence[RoutedTask], no
         if each.task.plan in outlines:
             each.outline = outlines[each.task.plan]
             each.steps = steps_of(each.task.id, each.outline, rows[each.task.id])
+            each.count_failures()
 
 
 async def _outlines(connection: Connection, notes: Notes, plan_ids: Iterable[str]) -> dict[str | None, Outline]:
@@ -187,7 +200,8 @@ async def _give(connection: Connection, ledger: RoutedLedger, wanted: Wanted) ->
 
 async def _write(ledger: RoutedLedger, connection: Fetches) -> int:
     """The version of what was written."""
-    # All in one order, so that no two managers wait for each other.
+    # Each kind in one order, so that two managers seldom wait for each other. Where they do, PostgreSQL stops one of
+    # them, and it tries again.
     new = sorted(ledger.new_tasks.values(), key=attrgetter("id"))
     ended = _known(ledger, _ended_task, ledger.updated_tasks(with_result=True))
     updated = _known(ledger, _updated_task, ledger.updated_tasks(with_result=False))
@@ -203,7 +217,7 @@ async def _write(ledger: RoutedLedger, connection: Fetches) -> int:
     writes.add(_UPDATE_STEPS, columns_of((*_step(each), encode_story(each.story)) for each in ledger.updated_steps))
     writes.add(_END_STEPS, columns_of(map(_step_values, ledger.ended_steps)))
     writes.add(DELETE_OWED, [ledger.spent] if ledger.spent else [])
-    writes.add(INSERT_OWED, columns_of(bundle.row() for bundle in ledger.bundles), is_all_or_none=True)
+    writes.add(INSERT_OWED, columns_of(bill.row() for bill in ledger.bills), is_all_or_none=True)
     return await writes.send(connection)
 
 

@@ -3,8 +3,8 @@
 An adapter brings the tasks that `needs_of` names, read under a lock or remembered, and a `RoutedLedger` over them takes
 the moves in order. Then it says which inputs and outputs the messages need that it owes: the adapter loads those and
 lets it `build`, until nothing is wanted any more, and writes what stands in the attributes. Once that is committed,
-`settle` notes it. What happens to a step is decided in `execution/steps.py`; what messages look like, in
-`routed_messages.py`.
+`settle` notes it. What happens to a step is decided in `execution/steps.py`; messages are built by
+`routed_building.py`.
 """
 
 from __future__ import annotations
@@ -14,37 +14,33 @@ from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
-from canoa.broker.port import Message
-from canoa.errors import InputMissing, PayloadTooLarge
 from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import CancelTask, Rerun, StepDue, StepEnd, StepLost, Verdict
-from canoa.execution.step_records import BLOCKED, SENT, StepRecord
+from canoa.execution.step_records import BLOCKED, StepRecord
 from canoa.execution.step_rules import Effect
 from canoa.execution.steps import Course
-from canoa.store import routed_messages
-from canoa.store.ledger import OPEN, TaskRecord, accepted_record, close, reopen, with_names
+from canoa.store.ledger import OPEN, TaskRecord, accepted_record, reopen, with_names
 from canoa.store.packing import plain, unpack_message
 from canoa.store.port import State
-from canoa.store.routed_duties import Answer, Attempt, Ending, Reply, moved, wanted_for
+from canoa.store.routed_building import NO_REQUEST, Messages
+from canoa.store.routed_duties import Answer, moved
 from canoa.store.routed_memory import RoutedTask
-from canoa.store.routed_port import HOLD_OWED_MS, Begin, Moved, Owed, Paid
-from canoa.wire.routed import reply
+from canoa.store.routed_messages import MAX_ERROR_CHARS
+from canoa.store.routed_port import HOLD_OWED_MS, Begin, Moved, Paid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from canoa.broker.port import Publication
     from canoa.execution.step_moves import Route
     from canoa.execution.step_records import Outline
     from canoa.execution.step_settings import StepSettings
-    from canoa.store.routed_debts import Bundle
-    from canoa.store.routed_duties import Duty, Wanted
+    from canoa.store.routed_debts import Bill
+    from canoa.store.routed_duties import Wanted
     from canoa.store.routed_notes import Notes
     from canoa.store.routed_port import Move
 
 
 _PAID = Moved(verdict=Verdict.TAKEN)
-_NO_REQUEST = Message(body=b"{}")
 _WAITING = State.WAITING.value
 _RUNNING = State.RUNNING.value
 
@@ -90,22 +86,19 @@ class RoutedLedger:
         self._settings = settings
         self._random = random
         self._courses: dict[str, Course] = {}  # of the tasks that were moved
-        self._duties: list[Duty] = []
+        self._messages = Messages()
         self._answers: list[Answer | None] = []  # None: of `Paid`
         self._changed: dict[str, TaskRecord] = {}
         self._with_result: set[str] = set()
         self._unsent: frozenset[str] = frozenset()
-        self._closed: list[str] = []
-        self._owed: list[Owed] = []
-        self._until_ms = 0
         self._plans: dict[str, tuple[Outline, int]] = {}  # used by new tasks, and when
         self.new_tasks: dict[str, TaskRecord] = {}  # to insert
         self.new_steps: list[StepRecord] = []
         self.ended_steps: list[StepRecord] = []  # to update, with their outputs
         self.updated_steps: list[StepRecord] = []
         self.plans: list[tuple[Outline, int]] = []
-        self.bundles: list[Bundle] = []  # of messages, to insert
-        self.spent: list[int] = []  # bundles to delete
+        self.bills: list[Bill] = []  # of messages, to insert
+        self.spent: list[int] = []  # bills to delete
 
     # --- To write -----------------------------------------------------------------------------------
 
@@ -123,8 +116,13 @@ class RoutedLedger:
     @property
     def is_all_written(self) -> bool:
         """Something is written about each of the tasks: so whoever writes it finds out whether it was as we knew."""
+        return not self.untouched()
+
+    def untouched(self) -> list[RoutedTask]:
+        """The tasks that are as they were given: no move has changed anything about them."""
         moved = {task_id for task_id, course in self._courses.items() if course.touched}
-        return all(each in self._changed or each in self.new_tasks or each in moved for each in self._tasks)
+        written = self._changed.keys() | self.new_tasks.keys() | moved
+        return [known for task_id, known in self._tasks.items() if task_id not in written]
 
     def version(self, task_id: str) -> int:
         return self._tasks[task_id].version
@@ -132,7 +130,7 @@ class RoutedLedger:
     def close(self) -> None:
         """After the last message was built: say what is to be written."""
         notes = self._notes
-        self.bundles = notes.debts.new_bundles(self._owed, until_ms=self._until_ms + HOLD_OWED_MS)
+        self.bills = notes.debts.new_bills(self._messages.owed, until_ms=self._messages.latest_ms + HOLD_OWED_MS)
         self.spent = notes.debts.spent()
         self.plans = notes.outlines.to_write(self._plans.values())
         for course in self._courses.values():
@@ -148,8 +146,8 @@ class RoutedLedger:
         """All of it is committed. `version`: of the rows that were written."""
         notes = self._notes
         notes.outlines.written(self.plans)
-        notes.debts.wrote(self.bundles, deleted=self.spent)
-        for key in self._closed:
+        notes.debts.wrote(self.bills, deleted=self.spent)
+        for key in self._messages.closed:
             notes.debts.pay(key)
         for step in self.new_steps:
             step.is_stored = True
@@ -228,7 +226,7 @@ class RoutedLedger:
                 known.reply_to = heard
                 self._change(known)
         else:
-            self._duties += [Reply(known, answer, plain(queue)) for queue in queues]
+            self._messages.reply(known, answer, [plain(queue) for queue in queues])
         return answer
 
     def _move_step(self, move: StepEnd | StepLost | StepDue) -> Answer:
@@ -259,8 +257,7 @@ class RoutedLedger:
         key = course.out_at(step)
         if key is None:
             return False
-        is_new = any(isinstance(duty, Attempt) and (duty.course, duty.step) == (course, step) for duty in self._duties)
-        return is_new or key in self._unsent or self._notes.debts.owes(key)
+        return self._messages.has_attempt(course, step) or key in self._unsent or self._notes.debts.owes(key)
 
     def _cancel(self, move: CancelTask) -> Answer:
         task_id = plain(move.task_id)
@@ -287,7 +284,7 @@ class RoutedLedger:
 
     def wanted(self) -> Wanted:
         """What is missing for what `build` would build now."""
-        return wanted_for(self._duties)
+        return self._messages.wanted()
 
     def give(
         self,
@@ -298,7 +295,7 @@ class RoutedLedger:
     ) -> None:
         """What was wanted. None: it is not there any more."""
         for task_id, blob in messages.items():
-            self._tasks[task_id].request = unpack_message(blob) if blob is not None else _NO_REQUEST
+            self._tasks[task_id].request = unpack_message(blob) if blob is not None else NO_REQUEST
         for task_id, blob in results.items():
             self._tasks[task_id].task.result = blob
         for (task_id, step), output in outputs.items():
@@ -308,62 +305,10 @@ class RoutedLedger:
     def build(self) -> bool:
         """The messages for what has happened. True: that made more to build, such as the end of a step whose input
         cannot be put together."""
-        duties, self._duties = self._duties, []
-        for duty in duties:
-            match duty:
-                case Attempt():
-                    self._build_attempt(duty)
-                case Ending():
-                    self._build_end(duty)
-                case Reply():
-                    self._build_reply(duty)
-                case _:
-                    assert_never(duty)
-        return bool(self._duties)
-
-    def _build_attempt(self, duty: Attempt) -> None:
-        step = duty.course.steps[duty.step]
-        if step.state != SENT or step.send != duty.send:
-            return  # cancelled by a later move of the same group
-        request = duty.known.request or _NO_REQUEST
-        try:
-            key, publication = routed_messages.attempt(duty.course, step, request, now_ms=duty.answer.now_ms)
-        except (InputMissing, PayloadTooLarge) as exc:
-            self._refuse(duty, Outcome.REFUSED, str(exc))
-        except routed_messages.DeadlinePassed as exc:
-            self._refuse(duty, Outcome.EXPIRED, str(exc))
-        else:
-            self._owe(duty.answer, key, publication)
-
-    def _refuse(self, duty: Attempt, outcome: Outcome, error: str) -> None:
-        now_ms = duty.answer.now_ms
-        effect = duty.course.refuse(duty.step, duty.send, outcome=outcome, error=error, now_ms=now_ms)
-        if effect is not None:
-            duty.answer.effect.outcome = effect.outcome
-            duty.answer.effect.due_ms += effect.due_ms
-            self._follow(duty.known, duty.course, effect, duty.answer, told=None)
-
-    def _build_end(self, duty: Ending) -> None:
-        task, answer = duty.known.task, duty.answer
-        end, published = routed_messages.end(task, duty.course, duty.outcome, told=duty.told, ended_ms=answer.now_ms)
-        close(task, end)
-        self._change(task, with_result=True)
-        answer.effect.outcome = end.outcome
-        for queue in task.reply_to.split():
-            self._owe(answer, _reply_key(task, queue), reply(end.result, queue))
-        self._owe(answer, f"{task.id}.{task.run}.final.0", published)
-
-    def _build_reply(self, duty: Reply) -> None:
-        if duty.task.result is not None:
-            told = reply(unpack_message(duty.task.result), duty.queue)
-            self._owe(duty.answer, _reply_key(duty.task, duty.queue), told)
-
-    def _owe(self, answer: Answer, key: str, publication: Publication) -> None:
-        owed = Owed(key=key, publication=publication)
-        answer.owed.append(owed)
-        self._owed.append(owed)
-        if answer.now_ms > self._until_ms:
-            self._until_ms = answer.now_ms
+        is_left = self._messages.build()
+        for task in self._messages.ended:
+            self._change(task, with_result=True)
+        return is_left
 
     # --- Bookkeeping --------------------------------------------------------------------------------
 
@@ -396,17 +341,8 @@ class RoutedLedger:
         self, known: RoutedTask, course: Course, effect: Effect, now_ms: int, *, told: StepEnd | None = None
     ) -> Answer:
         answer = Answer(now_ms, effect, known.task)
-        self._follow(known, course, effect, answer, told=told)
+        self._messages.follow(known, course, effect, answer, told=told)
         return answer
-
-    def _follow(
-        self, known: RoutedTask, course: Course, effect: Effect, answer: Answer, *, told: StepEnd | None
-    ) -> None:
-        self._closed += effect.closed
-        for at in effect.sends:
-            self._duties.append(Attempt(known, course, answer, at, course.steps[at].send))
-        if effect.outcome is not None:
-            self._duties.append(Ending(known, course, answer, effect.outcome, told))
 
     def _change(self, task: TaskRecord, *, with_result: bool = False) -> None:
         if task.id in self.new_tasks:
@@ -420,11 +356,7 @@ def _unknown(now_ms: int) -> Answer:
     return Answer(now_ms, Effect(verdict=Verdict.UNKNOWN))
 
 
-def _reply_key(task: TaskRecord, queue: str) -> str:
-    return f"{task.id}.{task.run}.reply.{queue}"
-
-
 def _bounded(move: StepEnd) -> StepEnd:
     """With an error that a row can keep, its type first."""
     error = f"{move.error_type}: {move.error}" if move.error_type else move.error or ""
-    return msgspec.structs.replace(move, error=plain(error[: routed_messages.MAX_ERROR_CHARS]))
+    return msgspec.structs.replace(move, error=plain(error[:MAX_ERROR_CHARS]))

@@ -142,7 +142,7 @@ sa.Index("steps_sent", steps.c.node_id, sqlite_where=_is_sent, postgresql_where=
 owed = sa.Table(
     "owed",
     metadata,
-    # Of a bundle, by chance: several programs make them.
+    # Of a bill, by chance: several programs make them.
     sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
     sa.Column("taken_until_ms", sa.BigInteger, nullable=False),
     sa.Column("keys", _BLOB, nullable=False),  # of its messages

@@ -56,6 +56,7 @@ class SqliteStore(RoutedReads):
     # --- Its life -----------------------------------------------------------------------------------
 
     async def open(self) -> None:
+        self._notes = Notes()  # what was known before may have changed meanwhile
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as exc:

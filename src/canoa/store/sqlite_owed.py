@@ -1,23 +1,23 @@
-"""What moves left to be sent, on SQLite: bundles of messages, and who takes over those that nobody holds."""
+"""What moves left to be sent, on SQLite: bills for messages, and who takes over those that nobody holds."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from canoa.store.packing import unpack_texts
-from canoa.store.routed_debts import Taking, bundle_of
-from canoa.store.routed_port import HOLD_OWED_MS
-from canoa.store.sqlite_batch import inserting
+from canoa.store.routed_debts import Taking, bill_of
+from canoa.store.schema import owed
+from canoa.store.sqlite_batch import inserting, updating
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from canoa.store.routed_debts import Bundle, Debts
+    from canoa.store.routed_debts import Bill, Debts
 
 _OWED: Final = ["number", "taken_until_ms", "keys", "publications"]
 INSERT_OWED: Final = inserting("INSERT", "owed", _OWED)
 DELETE_OWED: Final = "DELETE FROM owed WHERE number = ?"
-_REPLACE_OWED: Final = inserting("INSERT OR REPLACE", "owed", _OWED)
+_UPDATE_OWED: Final = updating(owed, ["number"], _OWED[2:])  # what another program has deleted stays so
 _SELECT_OWED: Final = f"SELECT {', '.join(_OWED)} FROM owed WHERE number = ?"
 FREE_OWED: Final = """
 SELECT number, taken_until_ms FROM owed WHERE taken_until_ms <= ?
@@ -37,22 +37,23 @@ def unsent(connection: sqlite3.Connection, debts: Debts) -> set[str]:
 
 def take_owed(connection: sqlite3.Connection, debts: Debts, *, now_ms: int, limit: int, for_ms: int) -> Taking:
     """To be settled once it is committed."""
-    taking = Taking(limit, debts, until_ms=now_ms + for_ms)
+    taking = Taking(limit, debts, now_ms=now_ms, for_ms=for_ms)
     connection.executemany(DELETE_OWED, [(number,) for number in taking.spent])
-    connection.executemany(_REPLACE_OWED, debts.shrunk())
-    free = connection.execute(FREE_OWED, (now_ms, now_ms + 2 * max(for_ms, HOLD_OWED_MS), limit)).fetchall()
+    connection.executemany(_UPDATE_OWED, debts.shrunk())
+    free = connection.execute(FREE_OWED, (*taking.free, limit)).fetchall()
     for number, _ in free:
         if taking.is_full:
             break
-        bundle = bundle_of(*connection.execute(_SELECT_OWED, (number,)).fetchone())
-        taking.add(bundle, _are_out(connection, bundle))
+        bill = bill_of(*connection.execute(_SELECT_OWED, (number,)).fetchone())
+        taking.add(bill, _are_out(connection, bill))
     taking.close()
     connection.executemany(DELETE_OWED, [(number,) for number in taking.emptied])
-    connection.executemany(_REPLACE_OWED, [bundle.row() for bundle in (*taking.rests, *taking.bundles)])
+    connection.executemany(_UPDATE_OWED, [bill.row() for bill in taking.rests])
+    connection.executemany(INSERT_OWED, [bill.row() for bill in taking.bills])
     return taking
 
 
-def _are_out(connection: sqlite3.Connection, bundle: Bundle) -> dict[str, bool]:
+def _are_out(connection: sqlite3.Connection, bill: Bill) -> dict[str, bool]:
     return {
-        key: connection.execute(_IS_OUT, request).fetchone() is not None for key, request in bundle.attempts().items()
+        key: connection.execute(_IS_OUT, request).fetchone() is not None for key, request in bill.attempts().items()
     }

@@ -100,7 +100,9 @@ def _loaded(connection: sqlite3.Connection, task: TaskRecord, notes: Notes) -> R
     if outline is None:
         return RoutedTask(task)
     rows = connection.execute(_SELECT_STEPS, (task.id,))
-    return RoutedTask(task, outline, steps_of(task.id, outline, rows))
+    known = RoutedTask(task, outline, steps_of(task.id, outline, rows))
+    known.count_failures()
+    return known
 
 
 def _outline(connection: sqlite3.Connection, notes: Notes, plan_id: str) -> Outline | None:
@@ -137,7 +139,7 @@ def _write(connection: sqlite3.Connection, ledger: RoutedLedger) -> None:
     _many(connection, _UPDATE_STEP, [(encode_story(step.story), *_updated_step(step)) for step in ledger.updated_steps])
     _many(connection, _END_STEP, [(encode_story(step.story), *_ended_step(step)) for step in ledger.ended_steps])
     _many(connection, DELETE_OWED, [(number,) for number in ledger.spent])
-    _many(connection, INSERT_OWED, [bundle.row() for bundle in ledger.bundles])
+    _many(connection, INSERT_OWED, [bill.row() for bill in ledger.bills])
 
 
 def _step_values(step: StepRecord) -> tuple[Any, ...]:

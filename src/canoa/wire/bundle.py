@@ -31,17 +31,19 @@ MAX_BYTES: Final = 256 * 1024
 MAX_TTL_S: Final = 3650 * 86400.0
 
 _Short: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
+_Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Octet: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=255)]
 _Seconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Ttl: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MAX_TTL_S)]
 
 
 class Part(Message, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """A message that came in a bundle, within the bounds that AMQP would have kept; its headers hold no tables."""
+    """A message that came in a bundle, within the bounds that AMQP would have kept; its headers hold no tables. But
+    names are counted in characters, not bytes, which is quicker: whoever sends one on that is too long, hears of it."""
 
     content_type: _Short | None = None
     content_encoding: _Short | None = None
-    headers: Mapping[str, str | int | float | bool | None] = {}
+    headers: Mapping[_Short, str | _Long | float | bool | None] = {}
     priority: _Octet | None = None
     correlation_id: _Short | None = None
     reply_to: _Short | None = None

@@ -299,7 +299,7 @@ class Worker:
         if self._is_stopping:
             offer.hand_back(delivery)
         elif self._has_suspect:
-            self._postponed.append(delivery)
+            self._postponed = [*self._still_postponed(), delivery]
             offer.postpone(delivery)
         else:
             self._has_suspect = True
@@ -333,9 +333,12 @@ class Worker:
         """Several that met in one worker come again together: those that were postponed are acknowledged first."""
         while True:
             await asyncio.sleep(SUSPECTS_MEET_S)
-            self._postponed = [each for each in self._postponed if not each.is_settled]
+            self._postponed = self._still_postponed()
             if not self._postponed:
                 return
+
+    def _still_postponed(self) -> list[Delivery]:
+        return [each for each in self._postponed if not each.is_settled]
 
     def _on_cancel(self, delivery: Delivery) -> None:
         delivery.settle()
@@ -366,7 +369,10 @@ class Worker:
         self._look_again_s = now_s + LET_GO_EVERY_S
         for lane in (self._main, self._cpu):
             for offer, delivery, permit in lane.take_waiting(partial(_is_held, now_s)):
-                offer.wait(delivery, 0.0)
+                if delivery.is_settled:  # its link is gone: the broker gives its bundle to somebody again
+                    self._settler.dropped()
+                else:
+                    offer.wait(delivery, 0.0)
                 if permit is not None:
                     permit.release()
 

@@ -126,6 +126,21 @@ async def test_a_group_that_failed_leaves_nothing_remembered(store: FullStore) -
     assert (await move(store, begin("b"))).verdict is Verdict.TAKEN
 
 
+async def test_a_store_that_was_closed_remembers_nothing(open_store: OpenStore) -> None:
+    await (await open_store()).aclose()  # makes the tables, so that both begin alike
+    first = await open_store()
+    await move(first, begin("a", CHAIN))
+    await first.aclose()
+    second = await open_store()
+    await move(second, answer("a.0.1.1", "x"))
+    await second.aclose()
+    await first.open()
+
+    again = await move(first, answer("a.0.1.1", "other"))
+
+    assert (again.verdict, again.owed) == (Verdict.DOUBLE, ())
+
+
 async def test_a_task_may_be_begun_ended_and_rerun_by_turns(open_store: OpenStore) -> None:
     first, second = await open_store(), await open_store()
     await move(first, begin("a", CHAIN))

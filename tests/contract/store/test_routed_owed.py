@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.contract.store.routed_words import CHAIN, SINGLE, answer, begin, failed, fan, move, moved, to_nodes
+from tests.contract.store.routed_words import (
+    CHAIN,
+    SINGLE,
+    Nodes,
+    answer,
+    begin,
+    due,
+    failed,
+    fan,
+    move,
+    moved,
+    to_nodes,
+)
 from tests.contract.store.words import NOW_MS
 
+from canoa.execution.outcome import Outcome
 from canoa.store.port import Retention
 from canoa.store.routed_port import HOLD_OWED_MS, Paid
 from canoa.vocabulary import TaskId
@@ -84,6 +97,41 @@ async def test_the_end_of_a_task_is_told_by_another_manager_in_the_same_words(op
     taken = await second.take_owed(now_ms=NOW_MS + DAY_MS, limit=5, for_ms=1000)
 
     assert taken == sorted(done.owed, key=lambda owed: owed.key)
+
+
+async def test_what_another_manager_sent_after_the_hold_can_time_out(open_store: OpenStore) -> None:
+    first, second = await open_store(), await open_store()
+    nodes = Nodes("gw-7", timeout_s=30.0)
+    begun = await move(first, begin("a"), route=nodes)
+    taken = await second.take_owed(now_ms=NOW_MS + HOLD_OWED_MS, limit=5, for_ms=1000)
+    await moved(second, *(Paid(key=each.key) for each in taken))
+    await first.take_owed(now_ms=NOW_MS + HOLD_OWED_MS, limit=5, for_ms=1000)  # as every manager does every moment
+
+    done = await move(first, due("a", 0, begun.due_ms[0]), route=nodes)
+
+    assert (done.step_outcome, done.outcome) == ("timed_out", Outcome.TIMED_OUT)
+
+
+async def test_what_another_manager_sent_after_the_hold_is_not_sent_again_by_one_that_had_sent_a_part_of_it(
+    open_store: OpenStore,
+) -> None:
+    first, second = await open_store(), await open_store()
+    await moved(first, begin("a"), begin("b"))
+    taken = await second.take_owed(now_ms=NOW_MS + HOLD_OWED_MS, limit=5, for_ms=1000)
+    await moved(second, *(Paid(key=each.key) for each in taken))
+
+    await move(first, Paid(key="a.0.1.1"))
+
+    assert await first.take_owed(now_ms=NOW_MS + HOLD_OWED_MS + 1, limit=5, for_ms=1000) == []
+
+
+async def test_what_was_too_much_to_take_at_once_does_not_time_out(store: FullStore) -> None:
+    begun = await moved(store, begin("a"), begin("b"))
+    assert keys(await store.take_owed(now_ms=NOW_MS + HOLD_OWED_MS, limit=1, for_ms=1000)) == ["a.0.1.1"]
+
+    done = await move(store, due("b", 0, begun[1].due_ms[0]))
+
+    assert (done.step_outcome, len(done.due_ms)) == (None, 1)
 
 
 async def test_a_large_group_is_taken_over_whole(open_store: OpenStore) -> None:

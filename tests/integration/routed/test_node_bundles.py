@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from tests.contract.broker.inbox import Inbox
 from tests.integration.pool.pool import Gate, opened, sample, until
-from tests.integration.routed.bare_manager import NODE, asking
+from tests.integration.routed.bare_manager import NODE, asking, managing
 
-from canoa import Rate
+from canoa import Canoa, Rate
 from canoa.broker import topology
 from canoa.broker.port import Binding, Message, Publication
 from canoa.wire import bundle, sapparchi, task
@@ -21,8 +21,8 @@ from canoa.worker.worker import WorkerSettings
 if TYPE_CHECKING:
     from tests.integration.routed.bare_manager import BareManager
 
-    from canoa import Canoa
     from canoa.broker.port import Broker
+    from canoa.testing.pytest_plugin import ProxyFactory
 
 NAMED = WorkerSettings(node_id=NODE)
 QUEUE = topology.node_queue_name(NODE)
@@ -214,6 +214,37 @@ async def test_what_cannot_start_for_long_comes_again_by_itself_and_its_bundle_i
 
         # Answered one by one: they came again as messages of their own.
         assert [each.status for each in await manager.answers(2)] == ["ok", "ok"]
+
+
+@pytest.mark.rabbitmq
+async def test_what_cannot_start_for_long_is_not_sent_again_where_its_link_was_lost(
+    rabbit_url: str, tcp_proxy: ProxyFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "HOLD_S", 0.3)
+    monkeypatch.setattr(worker_module, "LET_GO_EVERY_S", 0.1)
+    proxy = await tcp_proxy(rabbit_url)
+    beside, app = Canoa("shop", broker=rabbit_url), Canoa("shop", broker=proxy.via(rabbit_url))
+    gate, runs = Gate(), 0
+    app.action(name="held")(gate.hold)
+
+    @app.action
+    async def second() -> None:
+        nonlocal runs
+        runs += 1
+
+    settings = WorkerSettings(node_id=NODE, concurrency=1)
+    async with managing(beside) as manager, app.worker_with(settings) as worker:
+        await manager.send_together(asking("shop.held"), asking("shop.second"))
+        await gate.has(1)
+        proxy.cut()
+        proxy.restore()
+        await until(lambda: worker._main.waiting >= 2)  # what the broker gives again comes as messages of its own
+        await asyncio.sleep(1.0)  # long enough for what waited before to be let go
+        gate.open()
+        await until(lambda: runs > 0)
+        await asyncio.sleep(0.5)
+
+        assert runs == 1
 
 
 async def test_a_part_under_a_rate_waits_for_its_turn_and_is_answered(app: Canoa, manager: BareManager) -> None:

@@ -16,9 +16,11 @@ from tests.integration.routed.bare_manager import NODE
 from canoa.broker import topology
 from canoa.broker.port import Publication
 from canoa.wire import sapparchi, task
+from canoa.worker import offer as offer_module
 from canoa.worker.worker import WorkerSettings
 
 if TYPE_CHECKING:
+    import pytest
     from tests.integration.routed.bare_manager import BareManager
 
     from canoa import Canoa
@@ -110,3 +112,20 @@ async def test_two_suspects_take_turns(app: Canoa, manager: BareManager) -> None
             await manager.send("shop.held", headers={task.CRASHES: 2, sapparchi.SUSPECT: True})
 
         assert [each.value for each in await manager.answers(2)] == [1, 1]
+
+
+async def test_a_suspect_that_waits_for_another_one_again_and_again_is_held_once(
+    memory_app: Canoa, memory_manager: BareManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offer_module, "POSTPONED_S", 0.1)
+    gate = Gate()
+    memory_app.action(name="held")(gate.hold)
+    async with memory_app.worker_with(NAMED) as worker:
+        for _ in range(2):
+            await memory_manager.send("shop.held", headers={task.CRASHES: 2, sapparchi.SUSPECT: True})
+        await gate.has(1)
+        await asyncio.sleep(1.0)  # the other one comes and goes several times
+
+        assert len(worker._postponed) <= 2
+        gate.open()
+        assert [each.status for each in await memory_manager.answers(2)] == ["ok", "ok"]

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
-from tests.contract.store.routed_words import CHAIN, answer, begin, data_of, move, moved, to_nodes
+from tests.contract.store.routed_words import CHAIN, Nodes, answer, begin, data_of, move, moved, sent_to, to_nodes
 from tests.contract.store.words import NOW_MS
 
 from canoa.errors import StoreUnreachable
 from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import Verdict
 from canoa.store.postgres import PostgresStore
+from canoa.store.postgres_link import MetAnother
 from canoa.store.routed_port import HOLD_OWED_MS, Paid
+from canoa.vocabulary import NodeId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from canoa.execution.step_moves import Choice
+    from canoa.vocabulary import ActionName
 
 
 @pytest.fixture
@@ -97,6 +103,58 @@ async def test_a_commit_whose_outcome_is_unknown_leaves_nothing_remembered(
     assert (again.verdict, again.owed) == (Verdict.DOUBLE, ())
     assert [(owed.key, data_of(owed)) for owed in left] == [("a.1.1.1", "x")]
     assert to_nodes(done) == ["a.2.1.1"]
+
+
+class OneTrial(Nodes):
+    """The first attempt is a trial, and there is only one."""
+
+    def __init__(self) -> None:
+        super().__init__("gw-7")
+        self.chosen: list[str] = []
+
+    def choose(self, action: ActionName, **asked: Any) -> Choice | None:
+        choice = super().choose(action, **asked)
+        if choice is not None and not self.chosen:
+            choice = msgspec.structs.replace(choice, node_id=NodeId("recovered"))
+        self.chosen += [choice.node_id] if choice is not None else []
+        return choice
+
+
+async def test_a_trial_that_was_chosen_is_sent_though_the_moves_were_taken_twice(store: PostgresStore) -> None:
+    await move(store, begin("a", CHAIN))
+    nodes = OneTrial()
+
+    late, begun = await moved(store, answer("a.0.9.9"), begin("b"), route=nodes)  # that one writes nothing
+
+    assert late.verdict is Verdict.LATE
+    assert (sent_to(begun.owed[0]), nodes.chosen) == ("recovered", ["recovered"])
+
+
+async def test_a_trial_that_was_chosen_is_sent_though_another_manager_was_faster(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def met_another(_: object) -> Any:
+        raise MetAnother
+
+    monkeypatch.setattr(store._link, "write_at_once", met_another)
+    nodes = OneTrial()
+
+    begun = await moved(store, begin("a"), begin("b"), route=nodes)
+
+    assert [sent_to(each.owed[0]) for each in begun] == nodes.chosen == ["recovered", "gw-7"]
+
+
+async def test_what_moves_did_not_change_is_remembered_though_they_had_to_be_taken_twice(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await moved(store, begin("a", CHAIN), begin("b", CHAIN))
+    await moved(store, answer("a.0.9.9"), answer("b.0.1.1"))
+    with monkeypatch.context() as counting:
+        sent = count_statements(store, counting)
+
+        done = await moved(store, answer("a.0.1.1"), answer("b.1.1.1"))
+
+    assert ([len(each.owed) for each in done], len(sent)) == ([1, 1], 1)
 
 
 async def test_a_manager_whose_memory_is_old_writes_nothing_with_it(postgres_url: str) -> None:

@@ -145,3 +145,12 @@ def test_how_many_bundles_are_taken_ahead_does_not_waver_with_what_is_in_them() 
     assert deliveries_for(1000, 60.0, 10) == 10
     assert deliveries_for(1000, 180.0, 10) == 10
     assert deliveries_for(1000, 20.0, 10) == 50
+
+
+def test_where_single_messages_and_bundles_take_turns_it_does_not_waver() -> None:
+    taken = [100]
+    for parts in (1.9, 2.1, 1.95, 2.2, 1.8, 2.1, 1.15, 2.0):
+        taken.append(deliveries_for(100, parts, taken[-1]))
+
+    assert taken == [100, 100, *[48] * 7]
+    assert deliveries_for(100, 1.0, 48) == 100

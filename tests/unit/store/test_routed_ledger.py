@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,6 +37,8 @@ from canoa.store.sqlite_owed import FREE_OWED, take_owed
 from canoa.vocabulary import ActionName
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from canoa.store.routed_port import Move, Moved
 
 NAMES = st.sampled_from("ab")
@@ -60,19 +62,31 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
 )
 
 
-def outcome_of(groups: list[list[Move]], *, is_forgetful: bool = False) -> tuple[list[Any], dict[str, list[Any]]]:
-    """What each move did, and everything that is in the tables afterwards."""
-    notes, route = Notes(), Nodes("gw-7")
+@contextmanager
+def tables() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:")) as connection:
         for table in metadata.sorted_tables:
             connection.execute(str(CreateTable(table).compile(dialect=sa.create_engine("sqlite://").dialect)))
+        yield connection
+
+
+def advanced(connection: sqlite3.Connection, group: list[Move], notes: Notes, route: Nodes) -> list[Moved]:
+    done: list[Moved] = []
+    for ledger in sqlite_routed.advance(connection, group, notes=notes, route=route, settings=DEFAULT_SETTINGS):
+        ledger.settle()
+        done += ledger.answers()
+    return done
+
+
+def outcome_of(groups: list[list[Move]], *, is_forgetful: bool = False) -> tuple[list[Any], dict[str, list[Any]]]:
+    """What each move did, and everything that is in the tables afterwards."""
+    notes, route = Notes(), Nodes("gw-7")
+    with tables() as connection:
         done: list[Moved] = []
         for group in groups:
             if is_forgetful:
                 notes.memory.clear()
-            for ledger in sqlite_routed.advance(connection, group, notes=notes, route=route, settings=DEFAULT_SETTINGS):
-                ledger.settle()
-                done += ledger.answers()
+            done += advanced(connection, group, notes, route)
         rows = {
             table.name: connection.execute(f"SELECT * FROM {table.name} ORDER BY 1, 2").fetchall()
             for table in metadata.sorted_tables
@@ -95,6 +109,19 @@ def test_a_group_does_what_its_moves_do_one_after_the_other(groups: list[list[Mo
 @given(st.lists(st.lists(MOVES, max_size=8), max_size=5))
 def test_what_is_remembered_is_what_is_stored(groups: list[list[Move]]) -> None:
     assert outcome_of(groups) == outcome_of(groups, is_forgetful=True)
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_the_errors_of_a_task_count_as_memory_also_if_it_was_loaded(is_loaded: bool) -> None:
+    notes, route = Notes(), Nodes("gw-7", retries=3)
+    with tables() as connection:
+        advanced(connection, [begin("a")], notes, route)
+        advanced(connection, [failed("a.0.1.1", "x" * 1000)], notes, route)
+        if is_loaded:
+            notes.memory.clear()
+            advanced(connection, [begin("a", reply_to="r")], notes, route)
+
+    assert notes.memory.take(["a"])["a"].failures_bytes > 1000
 
 
 @pytest.mark.parametrize("after", [(("b",), ("a",)), (("missing",),), (("a",),)])

@@ -5,19 +5,27 @@ from __future__ import annotations
 from tests.contract.store.routed_words import SINGLE, begin
 
 from canoa.broker.port import Message, Publication
-from canoa.execution.step_records import BLOCKED, StepRecord, encode_plan, outline_of
+from canoa.execution.plan import Plan
+from canoa.execution.step_moves import AttemptRow
+from canoa.execution.step_records import BLOCKED, Outline, StepRecord, encode_plan, outline_of
 from canoa.store.ledger import accepted_record
-from canoa.store.routed_debts import MAX_BYTES as MAX_BUNDLE_BYTES
+from canoa.store.routed_debts import MAX_BYTES as MAX_BILL_BYTES
 from canoa.store.routed_debts import MAX_MESSAGES, Debts
 from canoa.store.routed_memory import MAX_BYTES, MAX_TASKS, Memory, RoutedTask
 from canoa.store.routed_port import Owed
+from canoa.vocabulary import NodeId
 
 OUTLINE = outline_of(encode_plan(SINGLE))
 
 
-def task(name: str, *, given_bytes: int = 0) -> RoutedTask:
+def task(name: str, *, given_bytes: int = 0, outline: Outline = OUTLINE) -> RoutedTask:
     record = accepted_record(begin(name).task)
-    return RoutedTask(record, OUTLINE, [StepRecord(name, 0, BLOCKED)], given_bytes=given_bytes)
+    return RoutedTask(record, outline, [StepRecord(name, 0, BLOCKED)], given_bytes=given_bytes)
+
+
+def large_outline(letter: str) -> Outline:
+    """Takes about an eighth of what there is room for."""
+    return outline_of(encode_plan(Plan(name=letter * (MAX_BYTES // 8 // 12), steps=SINGLE.steps)))
 
 
 def owed(key: str, *, size_bytes: int = 10) -> Owed:
@@ -53,36 +61,62 @@ def test_large_tasks_are_remembered_up_to_a_size() -> None:
     assert "small" in memory
 
 
-def test_messages_are_bundled_up_to_a_number_and_a_size() -> None:
+def test_tasks_with_plans_of_their_own_are_remembered_up_to_the_size_of_those() -> None:
+    memory = Memory()
+    memory.keep(task(f"{number}", outline=large_outline(f"{number}")) for number in range(9))
+    remembered = [f"{number}" in memory for number in range(9)]
+    memory.take([f"{number}" for number in range(9)])
+    shared = large_outline("x")
+    memory.keep(task(f"{number}", outline=shared) for number in range(100))
+
+    assert remembered == [False] * 2 + [True] * 7
+    assert len(memory) == 100
+
+
+def test_tasks_that_failed_often_are_remembered_up_to_the_size_of_their_errors() -> None:
+    memory = Memory()
+    failing = task("a")
+    sent = AttemptRow(
+        attempt=1, node_id=NodeId("gw-7"), why="", sent_ms=0, outcome="lost", error="é" * (MAX_BYTES // 8)
+    )
+    failing.steps[0].story = [sent] * 9
+    failing.count_failures()
+
+    memory.keep([task("b"), failing])
+
+    assert len(memory) == 0
+
+
+def test_a_bill_is_for_messages_up_to_a_number_and_a_size() -> None:
     debts = Debts()
 
-    many = debts.new_bundles([owed(f"{number}") for number in range(2 * MAX_MESSAGES + 1)], until_ms=0)
-    large = debts.new_bundles([owed(f"{number}", size_bytes=MAX_BUNDLE_BYTES) for number in range(2)], until_ms=0)
+    many = debts.new_bills([owed(f"{number}") for number in range(2 * MAX_MESSAGES + 1)], until_ms=0)
+    large = debts.new_bills([owed(f"{number}", size_bytes=MAX_BILL_BYTES) for number in range(2)], until_ms=0)
 
-    assert [len(bundle.left) for bundle in many] == [MAX_MESSAGES, MAX_MESSAGES, 1]
-    assert [len(bundle.left) for bundle in large] == [1, 1]
+    assert [len(bill.left) for bill in many] == [MAX_MESSAGES, MAX_MESSAGES, 1]
+    assert [len(bill.left) for bill in large] == [1, 1]
 
 
 def test_a_row_is_spent_when_all_of_it_was_paid_and_shrinks_before() -> None:
     debts = Debts()
-    (bundle,) = debts.new_bundles([owed("a"), owed("b")], until_ms=5)
-    debts.wrote([bundle], deleted=[])
+    (bill,) = debts.new_bills([owed("a"), owed("b")], until_ms=5)
+    debts.wrote([bill], deleted=[])
 
     debts.pay("a")
-    assert (debts.spent(), [row[0] for row in debts.shrunk()], debts.shrunk()) == ([], [bundle.number], [])
+    assert (debts.spent(), [row[0] for row in debts.shrunk()], debts.shrunk()) == ([], [bill.number], [])
     debts.pay("b")
     debts.pay("b")
 
-    assert debts.spent() == [bundle.number]
+    assert debts.spent() == [bill.number]
     debts.wrote([], deleted=debts.spent())
     assert debts.spent() == []
 
 
 def test_what_is_owed_already_is_not_owed_twice() -> None:
     debts = Debts()
-    first = debts.new_bundles([owed("a")], until_ms=0)
+    first = debts.new_bills([owed("a")], until_ms=0)
     debts.wrote(first, deleted=[])
 
-    (second,) = debts.new_bundles([owed("a"), owed("b")], until_ms=0)
+    (second,) = debts.new_bills([owed("a"), owed("b")], until_ms=0)
 
     assert list(second.left) == ["b"]

@@ -116,6 +116,8 @@ def test_garbage_is_refused(body: bytes) -> None:
         msgspec.msgpack.encode([{"body": b"", "headers": {"raw": b"bytes"}}]),
         msgspec.msgpack.encode([{"body": b"", "headers": {1: "a number for a name"}}]),
         msgspec.msgpack.encode([{"body": b"", "headers": None}]),
+        msgspec.msgpack.encode([{"body": b"", "headers": {"huge": 2**63}}]),
+        msgspec.msgpack.encode([{"body": b"", "headers": {"x" * 256: 1}}]),
         msgspec.msgpack.encode([{"body": b"", "persistent": 1}]),
         msgspec.msgpack.encode([{"body": b"", "priority": 256}]),
         msgspec.msgpack.encode([{"body": b"", "message_id": "x" * 256}]),
@@ -167,11 +169,13 @@ def test_many_messages_fill_one_bundle_after_the_other() -> None:
         Message(body=b"", headers={"table": {"a": 1}}),
         Message(body=b"", headers={"raw": b"\x00"}),
         Message(body=b"", headers={"huge": 2**70}),
+        Message(body=b"", headers={"large": 2**63}),
+        Message(body=b"", headers={"x" * 256: 1}),
         Message(body=b"", headers={"half": "\ud800"}),
         Message(body=b"", type="x" * 256),
         claiming(b""),
     ],
-    ids=["large", "table", "bytes", "integer", "surrogate", "name", "bundle"],
+    ids=["large", "table", "bytes", "integer", "unsigned", "header", "surrogate", "name", "bundle"],
 )
 def test_what_fits_in_no_bundle_travels_alone_and_its_neighbours_together(misfit: Message) -> None:
     found = bundle.packed([STEP, STEP, misfit, STEP, STEP, STEP])

@@ -1,4 +1,4 @@
-"""What is still to be sent, in bundles: a row for many messages. And two indexes less for every task."""
+"""What is still to be sent, in bills: a row for many messages. And two indexes less for every task."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def upgrade() -> None:
     )
     op.create_index("owed_taken", "owed", ["taken_until_ms", "number"])
     if old:
-        op.bulk_insert(owed, [_bundle(number, *row) for number, row in enumerate(old, start=1)])
+        op.bulk_insert(owed, [_bill(number, *row) for number, row in enumerate(old, start=1)])
 
 
-def _bundle(number: int, key: str, taken_until_ms: int, publication: bytes) -> dict[str, object]:
+def _bill(number: int, key: str, taken_until_ms: int, publication: bytes) -> dict[str, object]:
     """Of the one message."""
     return {
         "number": number,
