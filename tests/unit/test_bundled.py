@@ -14,6 +14,8 @@ from canoa.wire import bundle
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from canoa.broker.bundled import Whole
+
 
 class Paper:
     """A delivery without a broker."""
@@ -31,7 +33,7 @@ class Paper:
         return True
 
 
-def parts_of(count: int, on_end: Callable[[], None] | None = None) -> tuple[Paper, list[PartDelivery]]:
+def parts_of(count: int, on_end: Callable[[Whole], None] | None = None) -> tuple[Paper, list[PartDelivery]]:
     [(message, _)] = bundle.packed([Message(body=b"%d" % number) for number in range(count)])
     delivery = Paper(message)
     return delivery, opened(delivery, now_s=0.0, on_end=on_end)
@@ -70,8 +72,8 @@ def test_one_part_that_must_come_again_brings_all_of_them_once_the_others_have_e
 
 
 def test_parts_whose_link_is_gone_are_nobodys() -> None:
-    ended: list[str] = []
-    delivery, (first, second) = parts_of(2, on_end=lambda: ended.append("ended"))
+    ended: list[Whole] = []
+    delivery, (first, second) = parts_of(2, on_end=ended.append)
 
     delivery.is_settled = True
 
@@ -81,14 +83,14 @@ def test_parts_whose_link_is_gone_are_nobodys() -> None:
 
 
 def test_parts_are_in_order_and_know_how_their_bundle_came() -> None:
-    ended: list[str] = []
-    delivery, parts = parts_of(3, on_end=lambda: ended.append("ended"))
+    ended: list[Whole] = []
+    delivery, parts = parts_of(3, on_end=ended.append)
 
     assert [part.message.body for part in parts] == [b"0", b"1", b"2"]
     assert {(part.exchange, part.key, part.redelivered) for part in parts} == {("x", "k", True)}
     for part in parts:
         part.settle()
-    assert (ended, delivery.settled) == (["ended"], [Settlement.ACK])
+    assert (ended, delivery.settled) == ([parts[0].whole], [Settlement.ACK])
 
 
 def test_what_is_no_bundle_stays_whole() -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def opened(delivery: Delivery, *, now_s: float, on_end: Callable[[], None] | None = None) -> list[PartDelivery]:
+def opened(delivery: Delivery, *, now_s: float, on_end: Callable[[Whole], None] | None = None) -> list[PartDelivery]:
     """The parts of a bundle, in order. `on_end` is called when the last of them is settled; never, if the link ends
     before. Raises `Undecodable` and `PayloadTooLarge`; the delivery is whole and unsettled then."""
     messages = bundle.parts(delivery.message)
@@ -27,7 +27,7 @@ class Whole:
 
     __slots__ = ("_how", "_on_end", "delivery", "left", "opened_s")
 
-    def __init__(self, delivery: Delivery, parts: int, *, now_s: float, on_end: Callable[[], None] | None) -> None:
+    def __init__(self, delivery: Delivery, parts: int, *, now_s: float, on_end: Callable[[Whole], None] | None) -> None:
         self.delivery = delivery
         self.left = parts
         self.opened_s = now_s
@@ -42,7 +42,7 @@ class Whole:
         if self.left == 0:
             self.delivery.settle(self._how)
             if self._on_end is not None:
-                self._on_end()
+                self._on_end(self)
 
 
 class PartDelivery:

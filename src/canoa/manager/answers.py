@@ -46,7 +46,7 @@ class _Identified(msgspec.Struct):
 
 _errors = msgspec.json.Decoder(sapparchi.NodeError)
 _ids = msgspec.json.Decoder(_Identified)
-_ENDS: Final = frozenset(Outcome) - {Outcome.RETRIED}
+_ENDS: Final = {each.value: each for each in Outcome if each is not Outcome.RETRIED}
 
 
 class Foreign(Undecodable):
@@ -189,13 +189,13 @@ def _said(status: object, data: str) -> tuple[Outcome, bytes, str | None]:
 
 def _outcome(status: object, data: str) -> tuple[Outcome, str | None]:
     """Without a status it is a success, unless it says nothing but an error."""
-    error = _error(data)
     if status is None:
+        error = _error(data)
         return (Outcome.OK, None) if error is None else (Outcome.FAILED, error)
-    if not isinstance(status, str) or status not in _ENDS:
+    outcome = _ENDS.get(status) if isinstance(status, str) else None
+    if outcome is None:
         raise Undecodable(f"header {sapparchi.STATUS} is {status!r:.40}, which is no end of an attempt")
-    outcome = Outcome(status)
-    return outcome, None if outcome is Outcome.OK else error or "no reason given"
+    return outcome, None if outcome is Outcome.OK else _error(data) or "no reason given"
 
 
 def _error(data: str) -> str | None:

@@ -68,6 +68,8 @@ class HealthNotes:
             return
         if sign is Sign.OK:
             self._catalogue.heard(moved.node_id)
+            if not self._catalogue.breakers and not self._unsettled:
+                return  # all circuits are closed, as almost always
         row = self._catalogue.rows.get(moved.node_id)
         if moved.step_outcome == LOST and row is not None:
             self._gone[moved.node_id] = row.version

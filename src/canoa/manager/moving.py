@@ -46,13 +46,13 @@ class Moving:
         self._after = after
         self._loop = asyncio.get_running_loop()
         self._door = _Door(store, route, settings)
-        self._moves: Grouping[Move, Moved] = Grouping(self._door)
+        self._moves: Grouping[Move, Moved] = Grouping(self._door, after=after)
         self._paying: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     def post(self, move: Move, on_answer: Callable[[Moved | CanoaError], None]) -> None:
         """Write it with the next group; `on_answer` hears what it did, or why it was not written."""
-        self._moves.post(move, partial(self._on_answer, move, on_answer))
+        self._moves.post(move, on_answer)
 
     async def apply(self, move: Move) -> Moved:
         """What it did, once it is on disk."""
@@ -87,15 +87,6 @@ class Moving:
             self._paying.cancel()
         self._pay()
         await self._moves.aclose()
-
-    def _on_answer(
-        self, move: Move, on_answer: Callable[[Moved | CanoaError], None], answer: Moved | CanoaError
-    ) -> None:
-        try:
-            if not isinstance(answer, CanoaError):
-                self._after(move, answer)
-        finally:
-            on_answer(answer)
 
     def _on_answers(
         self,

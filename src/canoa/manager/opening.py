@@ -31,7 +31,8 @@ class Opener:
         self._refuse = refuse
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Delivery] = deque()
-        self._open: list[Whole] = []
+        self._open: dict[Whole, int] = {}  # with how many parts each of them brought, the oldest first
+        self._in_hand = 0  # parts, all in all
         self._is_opening = False
         self._is_stopped = False
 
@@ -60,16 +61,25 @@ class Opener:
             self._is_opening = False
 
     def _has_room(self) -> bool:
-        # Those whose link is gone never end here: their parts are somebody else's.
-        self._open = [each for each in self._open if each.left and not each.delivery.is_settled]
-        return sum(each.left for each in self._open) < ROOM
+        # Those whose link is gone never end here: their parts are somebody else's. What came since stands behind them.
+        while self._open and (oldest := next(iter(self._open))).delivery.is_settled:
+            self._forget(oldest)
+        return self._in_hand < ROOM
+
+    def _on_end(self, whole: Whole) -> None:
+        self._forget(whole)
+        self._open_some()
+
+    def _forget(self, whole: Whole) -> None:
+        self._in_hand -= self._open.pop(whole, 0)
 
     def _take_apart(self, delivery: Delivery) -> None:
         try:
-            parts = opened(delivery, now_s=self._loop.time(), on_end=self._open_some)
+            parts = opened(delivery, now_s=self._loop.time(), on_end=self._on_end)
         except CanoaError as exc:
             self._refuse(delivery, exc)
             return
-        self._open.append(parts[0].whole)
+        self._open[parts[0].whole] = len(parts)
+        self._in_hand += len(parts)
         for part in parts:
             self._take(part)

@@ -7,7 +7,6 @@ Two managers may each send a trial before they hear of the other's: that costs o
 from __future__ import annotations
 
 import threading
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -82,13 +81,14 @@ class Router:
         self, action: ActionName, pool: Pool, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None
     ) -> Choice | None:
         """An attempt that must not fail is a trial only where nobody healthy can have it."""
-        trial = partial(self._trial, pool, avoid, now_ms)
-        if pool.doubtful and (tried := trial(lambda each: _can_fail(each, retries_left))) is not None:
-            return tried
+        if pool.doubtful:
+            tried = self._trial(pool, avoid, now_ms, lambda each: _can_fail(each, retries_left))
+            if tried is not None:
+                return tried
         chosen = self._strategy.choose(action, pool.clear, avoid=avoid, now_ms=now_ms) if pool.clear else None
         if chosen is not None:
             return _choice(chosen.candidate, chosen.why)
-        return trial(lambda _: True) if pool.doubtful else None
+        return self._trial(pool, avoid, now_ms, lambda _: True) if pool.doubtful else None
 
     # --- Trials -----------------------------------------------------------------------------------------
 

@@ -41,10 +41,12 @@ class Applies(Protocol[C_contra, A_co]):
 
 
 class Grouping(Generic[C, A]):
-    """Answers in the order in which the changes came. What was given before `aclose` is still written."""
+    """Answers in the order in which the changes came. What was given before `aclose` is still written. `after` hears
+    every change that was posted and written, before whoever posted it does."""
 
-    def __init__(self, store: Applies[C, A]) -> None:
+    def __init__(self, store: Applies[C, A], *, after: Callable[[C, A], None] | None = None) -> None:
         self._store = store
+        self._after = after
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[C, Callable[[A | CanoaError], None]]] = deque()
         self._whole: deque[tuple[Sequence[C], Callable[[Sequence[A] | CanoaError], None]]] = deque()
@@ -80,8 +82,7 @@ class Grouping(Generic[C, A]):
             await asyncio.wait([self._writing])
 
     async def _write(self) -> None:
-        # One turn later: whatever else happens in this turn of the loop may come along.
-        await asyncio.sleep(0)
+        # A task starts one turn later: whatever else happens in this turn of the loop may come along.
         try:
             while self._waiting or self._whole:
                 await self._write_some()
@@ -94,7 +95,9 @@ class Grouping(Generic[C, A]):
             _tell(on_answers, await self._all_answers(changes))
         group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
         answers = await self._answers([change for change, _ in group]) if group else []
-        for (_, on_answer), answer in zip(group, answers, strict=True):
+        for (change, on_answer), answer in zip(group, answers, strict=True):
+            if self._after is not None and not isinstance(answer, CanoaError):
+                _tell(self._after, change, answer)
             _tell(on_answer, answer)
 
     async def _all_answers(self, changes: Sequence[C]) -> Sequence[A] | CanoaError:
@@ -148,9 +151,9 @@ def _unknown(exc: Exception) -> StoreUnreachable:
     return StoreUnreachable(f"the store failed: {exc!r:.200}")
 
 
-def _tell(on_answer: Callable[[Any], None], answer: Any) -> None:
+def _tell(whom: Callable[..., None], *what: Any) -> None:
     try:
-        on_answer(answer)
+        whom(*what)
     except Exception:  # one of them must not keep the others from hearing theirs
         log.exception("answer_not_taken")
 

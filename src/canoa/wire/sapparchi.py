@@ -6,6 +6,7 @@ everything works without it. Names of exchanges, queues and keys are in `broker/
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -139,6 +140,8 @@ def decode(body: bytes, kind: type[_Body]) -> _Body:
 
 # --- Request ids ----------------------------------------------------------------------------------------
 
+_REQUEST_ID: Final = re.compile(r"(.+)\.(\d{1,9})\.(\d{1,9})\.(\d{1,9})", re.DOTALL)
+
 
 def request_id(task_id: str, step: int, attempt: int, send: int) -> str:
     """Unique per attempt, and per node it was sent to: `send` counts those."""
@@ -147,8 +150,8 @@ def request_id(task_id: str, step: int, attempt: int, send: int) -> str:
 
 def parse_request_id(text: str) -> tuple[str, int, int, int] | None:
     """Task id, step, attempt, send; None for what no manager of ours made."""
-    parts = text.rsplit(".", 3)
-    if len(parts) != 4 or not parts[0] or not all(part.isdecimal() and len(part) < 10 for part in parts[1:]):
+    found = _REQUEST_ID.fullmatch(text)
+    if found is None:
         return None
-    step, attempt, send = map(int, parts[1:])
-    return parts[0], step, attempt, send
+    task_id, step, attempt, send = found.groups()
+    return task_id, int(step), int(attempt), int(send)

@@ -207,18 +207,45 @@ def bodies(publication: Publication) -> list[bytes]:
     return [part.body for part in bundle.parts(publication.message)]
 
 
-async def test_what_is_owed_to_one_node_at_once_goes_as_one_message(sender: Sender, post: Post, moves: Moves) -> None:
+async def followed(sender: Sender, post: Post, *owed: Owed) -> None:
+    """These go behind a first one, which is not shown: so they go together."""
+    sender.send([final(-1)])
+    post.posted.pop()(None)
+    post.publications.clear()
+    await sent(sender, *owed)
+
+
+async def test_the_first_message_of_a_turn_leaves_at_once(sender: Sender, post: Post) -> None:
+    sender.send([reply(0), final(0)])
+
+    assert [(each.key, each.message.body) for each in post.publications] == [("canoa.reply.1", b"0")]
+
+    await asyncio.sleep(0)
+    assert [each.exchange for each in post.publications] == ["", topology.AMQ_TOPIC]
+
+
+async def test_every_turn_has_a_first_message(sender: Sender, post: Post) -> None:
+    await sent(sender, step(0))
+
+    sender.send([step(1), step(2)])
+
+    assert [each.message.body for each in post.publications] == [b"0", b"1"]
+
+
+async def test_what_follows_to_one_node_in_a_turn_goes_as_one_message(sender: Sender, post: Post, moves: Moves) -> None:
     sender.send([step(0), step(1, "other")])
     sender.send([step(2), step(3, "other"), step(4)])
     await asyncio.sleep(0)
 
-    assert [(each.exchange, each.key, each.mandatory, bodies(each)) for each in post.publications] == [
-        ("", topology.node_queue_name("bundling"), True, [b"0", b"2", b"4"]),
+    first, *together = post.publications
+    assert (first.exchange, first.message.body) == (topology.NODE_UNICAST, b"0")
+    assert [(each.exchange, each.key, each.mandatory, bodies(each)) for each in together] == [
         ("", topology.node_queue_name("other"), True, [b"1", b"3"]),
+        ("", topology.node_queue_name("bundling"), True, [b"2", b"4"]),
     ]
-    post.posted[0](None)
-    assert moves.paid == ["task.0.1.1", "task.2.1.1", "task.4.1.1"]
-    assert sender.in_hand == 2
+    post.posted[2](None)
+    assert moves.paid == ["task.2.1.1", "task.4.1.1"]
+    assert sender.in_hand == 3
 
 
 async def test_a_node_that_did_not_say_that_it_takes_bundles_gets_none(sender: Sender, post: Post) -> None:
@@ -244,7 +271,7 @@ async def test_final_results_are_published_one_by_one(sender: Sender, post: Post
 
 
 async def test_replies_go_together_to_sessions_and_one_by_one_to_others(sender: Sender, post: Post) -> None:
-    await sent(sender, reply(0), reply(1), reply(2, "of.another.make"), reply(3, "of.another.make"))
+    await followed(sender, post, reply(0), reply(1), reply(2, "of.another.make"), reply(3, "of.another.make"))
 
     alone, together = post.publications[:2], post.publications[2]
     assert [(each.key, each.message.body) for each in alone] == [("of.another.make", b"2"), ("of.another.make", b"3")]
@@ -254,25 +281,27 @@ async def test_replies_go_together_to_sessions_and_one_by_one_to_others(sender: 
 async def test_all_steps_of_a_bundle_for_a_node_without_a_queue_are_lost_to_it(
     sender: Sender, post: Post, moves: Moves
 ) -> None:
-    await sent(sender, step(0), step(1))
+    await followed(sender, post, step(0), step(1))
 
     post.posted[0](Unroutable("no queue"))
 
     assert [(type(move), move.step) for move in moves.moves] == [(StepLost, 0), (StepLost, 1)]
-    assert moves.paid == ["task.0.1.1", "task.1.1.1"]
+    assert moves.paid == ["final.-1", "task.0.1.1", "task.1.1.1"]
 
 
 async def test_a_bundle_that_could_not_be_sent_is_sent_again(
     sender: Sender, post: Post, moves: Moves, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "REPEAT_AFTER_S", 0.0)
-    await sent(sender, step(0), step(1))
+    await followed(sender, post, step(0), step(1), step(2))
     post.posted[0](BrokerUnreachable("no link"))
     await asyncio.sleep(0.01)
 
-    assert [bodies(each) for each in post.publications] == [[b"0", b"1"]] * 2
+    first, again, others = post.publications
+    assert (bodies(first), again.message.body, bodies(others)) == ([b"0", b"1", b"2"], b"0", [b"1", b"2"])
     post.posted[1](None)
-    assert moves.paid == ["task.0.1.1", "task.1.1.1"]
+    post.posted[2](None)
+    assert moves.paid == ["final.-1", "task.0.1.1", "task.1.1.1", "task.2.1.1"]
 
 
 async def test_what_is_owed_when_it_stops_is_still_sent(sender: Sender, post: Post, moves: Moves) -> None:
@@ -280,7 +309,8 @@ async def test_what_is_owed_when_it_stops_is_still_sent(sender: Sender, post: Po
     stopping = asyncio.ensure_future(sender.stop())
     await asyncio.sleep(0)
 
-    post.posted[0](None)
+    for answer in post.posted:
+        answer(None)
     await asyncio.wait_for(stopping, 1)
 
     assert moves.paid == ["task.0.1.1", "task.1.1.1"]
