@@ -6,15 +6,16 @@ written since. Plain statements, many rows each.
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import astuple
 
 from canoa.execution.step_records import encode_story, steps_of
 from canoa.store.ledger import TaskRecord
 from canoa.store.routed_ledger import RoutedLedger, needs_of, rounds
 from canoa.store.routed_memory import RoutedTask
-from canoa.store.schema import steps
-from canoa.store.sqlite_batch import CHANGING, INSERT_TASK, SELECT_TASK, TASK, inserting
+from canoa.store.schema import steps, tasks
+from canoa.store.sqlite_batch import CHANGING, INSERT_TASK, SELECT_TASK, TASK, inserting, updating
 from canoa.store.sqlite_catalogue import UPSERT_PLAN
 from canoa.store.sqlite_owed import DELETE_OWED, INSERT_OWED, unsent
 
@@ -30,29 +31,16 @@ if TYPE_CHECKING:
     from canoa.store.routed_port import Move
 
 
-def _updating(table: str, columns: Sequence[str], *, key: Sequence[str]) -> str:
-    """Its values: those of the columns, then those of the key."""
-    cells = ", ".join(f"{name} = ?" for name in columns)
-    return f"UPDATE {table} SET {cells} WHERE {' AND '.join(f'{name} = ?' for name in key)}"
-
-
 # Columns that an index has are named only where they change: naming one is writing that index.
 _STEP: Final = [column.name for column in steps.c][:-2]  # but for `story` and `output`, which are not taken as they are
 _STEP_KEY: Final = ("task_id", "step")
 _STEP_CHANGING: Final = [name for name in _STEP if name not in _STEP_KEY]
 _SELECT_STEPS: Final = f"SELECT {', '.join(_STEP)}, story FROM steps WHERE task_id = ?"
 _INSERT_STEP: Final = inserting("INSERT", "steps", [*_STEP, "story", "output"])
-_UPDATE_STEP: Final = _updating("steps", ["story", *_STEP_CHANGING], key=_STEP_KEY)
-_END_STEP: Final = _updating("steps", ["story", *_STEP_CHANGING, "output"], key=_STEP_KEY)
-_UPDATE_TASK: Final = _updating("tasks", ["standing", "reply_to"], key=["id"])
-_END_TASK: Final = _updating("tasks", [*CHANGING, "result"], key=["id"])
-
-_new_task = attrgetter(*TASK)
-_updated_task = attrgetter("standing", "reply_to", "id")
-_ended_task = attrgetter(*CHANGING, "result", "id")
-_new_step = attrgetter(*_STEP)
-_updated_step = attrgetter(*_STEP_CHANGING, *_STEP_KEY)
-_ended_step = attrgetter(*_STEP_CHANGING, "output", *_STEP_KEY)
+_UPDATE_STEP: Final = updating(steps, _STEP_KEY, [*_STEP_CHANGING, "story"])
+_END_STEP: Final = updating(steps, _STEP_KEY, [*_STEP_CHANGING, "story", "output"])
+_UPDATE_TASK: Final = "UPDATE tasks SET standing = ?, reply_to = ? WHERE id = ?"
+_END_TASK: Final = updating(tasks, ["id"], [*CHANGING, "result"])
 
 
 def advance(
@@ -69,8 +57,8 @@ def advance(
 def _advance(
     connection: sqlite3.Connection, moves: Sequence[Move], *, notes: Notes, route: Route, settings: StepSettings
 ) -> RoutedLedger:
-    tasks = _tasks(connection, needs_of(moves), notes)
-    ledger = RoutedLedger(tasks, notes, route=route, settings=settings)
+    known = _tasks(connection, needs_of(moves), notes)
+    ledger = RoutedLedger(known, notes, route=route, settings=settings)
     ledger.pay(moves)
     if ledger.asks_for_unsent(moves):
         ledger.give_unsent(unsent(connection, notes.debts))
@@ -127,21 +115,24 @@ def _one(connection: sqlite3.Connection, select: str, *key: object) -> bytes | N
 
 
 def _write(connection: sqlite3.Connection, ledger: RoutedLedger) -> None:
-    ended = ledger.updated_tasks(with_result=True)
     updated = ledger.updated_tasks(with_result=False)
     _many(connection, UPSERT_PLAN, [(outline.id, used_ms, outline.doc) for outline, used_ms in ledger.plans])
-    _many(connection, INSERT_TASK, [_new_task(task) for task in ledger.new_tasks.values()])
+    _many(connection, INSERT_TASK, [_task_values(task) for task in ledger.new_tasks.values()])
     _many(connection, _INSERT_STEP, [_step_values(step) for step in ledger.new_steps])
-    _many(connection, _UPDATE_TASK, [_updated_task(task) for task in updated])
-    _many(connection, _END_TASK, [_ended_task(task) for task in ended])
-    _many(connection, _UPDATE_STEP, [(encode_story(step.story), *_updated_step(step)) for step in ledger.updated_steps])
-    _many(connection, _END_STEP, [(encode_story(step.story), *_ended_step(step)) for step in ledger.ended_steps])
+    _many(connection, _UPDATE_TASK, [(task.standing, task.reply_to, task.id) for task in updated])
+    _many(connection, _END_TASK, [_task_values(task) for task in ledger.updated_tasks(with_result=True)])
+    _many(connection, _UPDATE_STEP, [_step_values(step)[:-1] for step in ledger.updated_steps])
+    _many(connection, _END_STEP, [_step_values(step) for step in ledger.ended_steps])
     _many(connection, DELETE_OWED, [(number,) for number in ledger.spent])
     _many(connection, INSERT_OWED, [bundle.row() for bundle in ledger.bundles])
 
 
+def _task_values(task: TaskRecord) -> tuple[Any, ...]:
+    return astuple(task)[: len(TASK)]
+
+
 def _step_values(step: StepRecord) -> tuple[Any, ...]:
-    return (*_new_step(step), encode_story(step.story), step.output)
+    return (*astuple(step)[: len(_STEP)], encode_story(step.story), step.output)
 
 
 def _many(connection: sqlite3.Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
