@@ -32,7 +32,7 @@ class Opener:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Delivery] = deque()
         self._open: dict[Whole, int] = {}  # with how many parts each of them brought, the oldest first
-        self._in_hand = 0  # parts, all in all
+        self._in_hand = 0  # their parts, also those that have ended: most end together
         self._is_opening = False
         self._is_stopped = False
 
