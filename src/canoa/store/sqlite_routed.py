@@ -133,10 +133,6 @@ def _task_values(task: TaskRecord) -> tuple[Any, ...]:
     return astuple(task)[: len(TASK)]
 
 
-def _task_values(task: TaskRecord) -> tuple[Any, ...]:
-    return astuple(task)[: len(TASK)]
-
-
 def _step_values(step: StepRecord) -> tuple[Any, ...]:
     return (*astuple(step)[: len(_STEP)], encode_story(step.story), step.output)
 
