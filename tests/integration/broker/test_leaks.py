@@ -95,7 +95,7 @@ async def test_a_closed_broker_leaves_nothing_behind(
 async def test_requests_that_were_answered_refused_or_given_up_leave_no_channel_behind(
     new_broker: NewBroker, control: RabbitBroker, proxy: TcpProxy, seen: Seen, rabbit_url: str
 ) -> None:
-    broker = await new_broker(proxy.via(rabbit_url), msgspec.structs.replace(QUICK, publish_timeout_s=0.1))
+    broker = await new_broker(proxy.via(rabbit_url), msgspec.structs.replace(QUICK, publish_timeout_s=1))
     channels = await seen.channels()
 
     await asyncio.gather(*(broker.depth("q") for _ in range(20)))
@@ -104,9 +104,9 @@ async def test_requests_that_were_answered_refused_or_given_up_leave_no_channel_
             await broker.depth("nowhere")
         with pytest.raises(ValueError, match="255"):
             await broker.depth("too long" * 40)
-    proxy.slow(delay_s=0.1)
-    for _ in range(5):
-        with pytest.raises(BrokerUnreachable, match=r"within 0\.1 s"):
+    proxy.slow(delay_s=1)
+    for _ in range(3):
+        with pytest.raises(BrokerUnreachable, match="within 1 s"):
             await broker.depth("q")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.25):
