@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from tests.integration import hostile_bundles
 from tests.integration.dispatch.site import eventually
 
 from canoa.broker import topology
@@ -113,23 +114,7 @@ async def test_a_bundle_that_was_written_and_not_acknowledged_changes_nothing_wh
     assert [await site.result(task_id) for task_id in task_ids] == list(range(0, 20, 2))
 
 
-def _hostile(*parts: Any) -> bytes:
-    return msgspec.msgpack.encode(parts)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"\xff" * 100,
-        b"\x91" * 100_000,
-        _hostile(*[Message(body=b"{}", message_id="x")] * (bundle.MAX_PARTS + 1)),
-        _hostile(Message(body=b"x" * bundle.MAX_BYTES, message_id="x")),
-        _hostile(Message(body=_hostile(), content_type=bundle.CONTENT_TYPE)),
-        _hostile({"body": 7}),
-    ],
-    ids=["empty", "garbage", "deep", "many", "large", "nested", "types"],
-)
+@pytest.mark.parametrize("body", hostile_bundles.BODIES.values(), ids=hostile_bundles.BODIES)
 @pytest.mark.parametrize("queue", [topology.TASK_REQUESTS, topology.STEP_RESULTS])
 async def test_a_bundle_that_cannot_be_read_is_refused_and_counted(memory_site: Site, queue: str, body: bytes) -> None:
     manager = await memory_site.start_manager()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 from tests.contract.broker.inbox import Inbox
+from tests.integration import hostile_bundles
 from tests.integration.pool.pool import Gate, opened, sample, until
 from tests.integration.routed.bare_manager import NODE, asking, managing
 
@@ -94,23 +94,7 @@ async def test_parts_that_cannot_run_are_refused_alone(app: Canoa, manager: Bare
         assert sample(worker, "canoa_node_messages_refused_total") == 2
 
 
-def hostile(*parts: Any) -> bytes:
-    return msgspec.msgpack.encode(parts)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"\xff" * 100,
-        b"\x91" * 100_000,
-        hostile(*[Message(body=b"{}", message_id="x")] * (bundle.MAX_PARTS + 1)),
-        hostile(Message(body=b"x" * bundle.MAX_BYTES, message_id="x")),
-        hostile(Message(body=hostile(), content_type=bundle.CONTENT_TYPE)),
-        hostile({"body": 7}),
-    ],
-    ids=["empty", "garbage", "deep", "many", "large", "nested", "types"],
-)
+@pytest.mark.parametrize("body", hostile_bundles.BODIES.values(), ids=hostile_bundles.BODIES)
 async def test_a_bundle_that_cannot_be_read_is_refused_and_counted(
     memory_app: Canoa, memory_manager: BareManager, body: bytes
 ) -> None:
