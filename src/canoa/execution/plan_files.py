@@ -49,7 +49,7 @@ def _yaml(text: str) -> tuple[Any, dict[str, int]]:
         raise SettingError(
             f"a plan in YAML needs {exc.name}; install it with: pip install 'canoa[server]', or write the plan as JSON"
         ) from exc
-    return plan_yaml.load(text)
+    return plan_yaml.read(text)
 
 
 def _json(text: str) -> Any:

@@ -34,7 +34,7 @@ class _Loader(yaml.SafeLoader):
             self.depth -= 1
 
 
-def load(text: str) -> tuple[Any, dict[str, int]]:
+def read(text: str) -> tuple[Any, dict[str, int]]:
     """The document, and on which line each of its steps stands. Raises `PlanRefused`."""
     try:
         loader = _Loader(text)
