@@ -17,10 +17,10 @@ up: .venv/ready ## Run the example app: a worker and its API on 127.0.0.1:8420
 	@exec $(BIN)/canoa up examples.shop:app
 
 test: .venv/ready rabbitmq postgresql lint ## Linters, then every test, with real brokers and databases
-	@$(BIN)/pytest -n 3 --dist loadfile || { [ $$? -eq 1 ] && $(ONCE_MORE); }
+	@$(BIN)/pytest -n 3 --dist loadfile || { [ $$? -eq 1 ] && { $(ALONE) || $(ALONE); }; }
 
-# What fails beside others is tried once more, alone: a starved test is told apart from a broken one, and both are shown.
-ONCE_MORE = echo "--- Once more, alone: what failed above" && $(BIN)/pytest --last-failed --maxfail=10
+# What fails beside others is tried alone, twice at most: a starved test is told apart from a broken one, and both are shown.
+ALONE = { echo "--- Once more, alone: what failed above" && $(BIN)/pytest --last-failed --maxfail=10; }
 
 check: .venv/ready lint ## Linters and the tests that need no server, within a minute
 	@$(BIN)/pytest -q -n 2 --dist loadfile -m "not rabbitmq and not postgres" $(wildcard tests/unit tests/contract)

@@ -95,7 +95,8 @@ async def test_a_closed_broker_leaves_nothing_behind(
 async def test_requests_that_were_answered_refused_or_given_up_leave_no_channel_behind(
     new_broker: NewBroker, control: RabbitBroker, proxy: TcpProxy, seen: Seen, rabbit_url: str
 ) -> None:
-    broker = await new_broker(proxy.via(rabbit_url), msgspec.structs.replace(QUICK, publish_timeout_s=1))
+    patient = msgspec.structs.replace(QUICK, publish_timeout_s=1, heartbeat_s=30)  # a slow link is no dead one
+    broker = await new_broker(proxy.via(rabbit_url), patient)
     channels = await seen.channels()
 
     await asyncio.gather(*(broker.depth("q") for _ in range(20)))
