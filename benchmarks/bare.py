@@ -42,9 +42,9 @@ def table(entries: Mapping[str, str]) -> bytes:
     return long(b"".join(short(name) + b"S" + long(value.encode()) for name, value in entries.items()))
 
 
-def publication(exchange: str, key: str, body: bytes) -> bytes:
-    """The frames of a persistent message without headers; the body fits in one."""
-    properties = struct.pack(">HB", 0x1000, 2)  # delivery mode: persistent
+def publication(exchange: str, key: str, body: bytes, *, is_persistent: bool = True) -> bytes:
+    """The frames of a message without headers; the body fits in one."""
+    properties = struct.pack(">HB", 0x1000, 2 if is_persistent else 1)  # delivery mode
     return (
         method(1, 60, 40, b"\0\0" + short(exchange) + short(key) + b"\0")
         + frame(HEADER, 1, struct.pack(">HHQ", 60, 0, len(body)) + properties)

@@ -1,7 +1,8 @@
 """The limit: pre-encoded frames on a bare socket. What is left of it is what a task system costs.
 
 Confirms in a window of 500, prefetch 200, one acknowledgement frame per message; what one `recv` brought is
-acknowledged with one `send`.
+acknowledged with one `send`. Where results are wanted, the worker sends each body back to a queue of the caller's,
+neither confirmed nor on disk: no result can come through this broker faster.
 """
 
 from __future__ import annotations
@@ -9,23 +10,28 @@ from __future__ import annotations
 import struct
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from benchmarks import bare, environment
-from benchmarks.contestant import unmeasured
 from benchmarks.pool.stamps import tick
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PACKAGES: tuple[str, ...] = ()
 QUEUE = "bench.limit"
-SETTINGS = "pre-encoded frames on a bare socket; confirm window 500; prefetch 200; one ack frame per message"
-LEAVES_OUT = dict.fromkeys(("gather", "call"), "a bare socket runs no actions, so it has no results")
+REPLIES = "bench.limit.replies"
+SETTINGS = (
+    "pre-encoded frames on a bare socket; confirm window 500; prefetch 200; one ack frame per message; "
+    "results are bodies sent back, transient and unconfirmed"
+)
+LEAVES_OUT: dict[str, str] = {}
 WORKER = [sys.executable, "-m", "benchmarks.pool.contestants.limit"]
 
 WINDOW = 500
 PREFETCH = 200
 _CONFIRM = struct.Struct(">7x4xQx1x")
 _ACK = struct.Struct(">BHIHHQBB")
-
-gather = call = unmeasured
 
 
 def submit(count: int, payload: str) -> float:
@@ -56,26 +62,68 @@ def fill(count: int, payload: str) -> None:
     submit(count, payload)
 
 
-def work() -> None:
-    """Consume and acknowledge until killed. Bodies fit in one frame."""
+def gather(count: int, payload: str) -> float:
+    return _exchanges(count, payload, times=1)[0]
+
+
+def call(count: int, payload: str) -> list[float]:
+    return _exchanges(1, payload, times=count)
+
+
+def _exchanges(count: int, payload: str, *, times: int) -> list[float]:
+    """Seconds from sending `count` messages at once to the last one that came back, each time."""
     link = bare.Link(environment.broker_url())
+    link.declare(REPLIES)
+    arrivals = _arrivals(link, REPLIES, is_acking=False)
+    message = bare.publication("", QUEUE, payload.encode(), is_persistent=False)
+    seconds = []
+    for _ in range(times):
+        began, missing = time.perf_counter(), count
+        link.socket.sendall(message * count)
+        while missing:
+            missing -= len(next(arrivals))
+        seconds.append(time.perf_counter() - began)
+    link.delete(REPLIES)
+    link.close()
+    return seconds
+
+
+def work() -> None:
+    """Consume and acknowledge until killed; where results are wanted, every body goes back first."""
+    link = bare.Link(environment.broker_url())
+    link.declare(QUEUE)
+    has_results = environment.wants_results()
+    tag = 0
+    for bodies in _arrivals(link, QUEUE, is_acking=True):
+        frames = []
+        for body in bodies:
+            tag += 1
+            tick()
+            if has_results:
+                frames.append(bare.publication("", REPLIES, body, is_persistent=False))
+            frames.append(_ACK.pack(bare.METHOD, 1, 13, 60, 80, tag, 0, 0xCE))
+        link.socket.sendall(b"".join(frames))
+
+
+def _arrivals(link: bare.Link, queue: str, *, is_acking: bool) -> Iterator[list[bytes]]:
+    """The bodies that each `recv` completes, for ever. They fit in one frame."""
+    no_ack = b"\0" if is_acking else b"\2"
     link.ask(bare.method(1, 60, 10, struct.pack(">IHB", 0, PREFETCH, 0)))
-    link.ask(bare.method(1, 60, 20, b"\0\0" + bare.short(QUEUE) + bare.short("limit") + b"\0" + bare.long(b"")))
-    unread, tag = link.unread, 0
+    link.ask(bare.method(1, 60, 20, b"\0\0" + bare.short(queue) + bare.short("limit") + no_ack + bare.long(b"")))
+    unread = link.unread
     while True:
-        position, acks = 0, []
+        position, bodies = 0, []
         while len(unread) - position >= bare.HEAD.size:
             kind, _, size = bare.HEAD.unpack_from(unread, position)
             if len(unread) - position < size + 8:
                 break
             if kind == bare.BODY:
-                tag += 1
-                tick()
-                acks.append(_ACK.pack(bare.METHOD, 1, 13, 60, 80, tag, 0, 0xCE))
+                begin = position + bare.HEAD.size
+                bodies.append(unread[begin : begin + size])
             position += size + 8
         unread = unread[position:]
-        if acks:
-            link.socket.sendall(b"".join(acks))
+        if bodies:
+            yield bodies
         unread += link.socket.recv(bare.RECEIVE_BYTES)
 
 
