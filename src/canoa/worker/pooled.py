@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from canoa.vocabulary import Layer
     from canoa.wire.compression_policy import CompressionPolicy
     from canoa.wire.task import Task
+    from canoa.worker.callers import Callers
     from canoa.worker.settling import Settler
 
 log = get_logger(__name__)
@@ -42,6 +43,7 @@ class PoolOffer(Offer):
         self,
         action: Action[..., Any, Any],
         settler: Settler,
+        callers: Callers,
         *,
         node_id: str,
         max_payload_bytes: int,
@@ -60,6 +62,7 @@ class PoolOffer(Offer):
         self.suspect_queue = topology.suspect_queue_name(action.name)
         self.consumers: list[Consumer] = []
         self.prefetch = 0
+        self._callers = callers
         self._layer = layer
         self._compression = compression
         self._node_id = node_id
@@ -93,8 +96,7 @@ class PoolOffer(Offer):
             to_record = result.for_the_record(answer, known, self._node_id)
             self._settler.send_then_ack(Publication(message=to_record, key=topology.RESULTS), delivery)
         else:
-            to_caller = Publication(message=answer, key=known.message.reply_to or "")
-            self._settler.send_then_ack(to_caller, delivery, if_unroutable=if_gone)
+            self._callers.tell(known.message.reply_to or "", answer, delivery, if_gone=if_gone)
 
     def _caller_is_gone(self, known: Task, delivery: Delivery) -> None:
         """Results die with their caller: that is what `reply` means."""

@@ -26,6 +26,7 @@ from canoa.execution import limits
 from canoa.execution.prefetch import prefetch_for, prefetch_under_rate
 from canoa.logs import get_logger
 from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
+from canoa.worker.callers import Callers
 from canoa.worker.cancelled import CancelledTasks
 from canoa.worker.driving import Interruption
 from canoa.worker.gate import HOLD_S, Gate, Permit
@@ -107,6 +108,7 @@ class Worker:
         self._app = app
         self._broker: Broker = app.new_broker("worker")
         self._settler = Settler(self._broker)
+        self._callers = Callers(self._broker, self._settler)
         self._cancelled = CancelledTasks()
         processes = settings.processes or processors()
         self._runner = Runner(
@@ -138,6 +140,7 @@ class Worker:
         return PoolOffer(
             action,
             self._settler,
+            self._callers,
             node_id=self.node_id,
             max_payload_bytes=self._app.settings.max_payload_bytes,
             layer=self.settings.layer,
