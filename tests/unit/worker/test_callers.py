@@ -1,4 +1,4 @@
-"""Results that end at once for one session go there together, and each task is acknowledged when its result is there."""
+"""Results that end at once for one session go there together; a task is acknowledged when its result is there."""
 
 from __future__ import annotations
 
