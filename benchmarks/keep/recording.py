@@ -21,8 +21,8 @@ from benchmarks.rows import OURS
 from canoa import Canoa
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication, Queue
+from canoa.clock import now_ms
 from canoa.recorder import reading
-from canoa.recorder.times import now_ms
 from canoa.store.opening import new_store
 from canoa.store.port import Accept
 from canoa.vocabulary import ActionName

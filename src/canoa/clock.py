@@ -7,7 +7,13 @@ that belongs to the event loop.
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final, Protocol
+
+_FIRST_MS: Final = -62_135_596_800_000
+_LAST_MS: Final = 253_402_300_799_000
+"""Where the calendar begins and ends, the years 1 and 9999. A message may claim more."""
 
 
 class Clock(Protocol):
@@ -33,6 +39,16 @@ class SystemClock:
 def now_ms() -> int:
     """Since the epoch, as stamps that travel and stores count it."""
     return time.time_ns() // 1_000_000
+
+
+@lru_cache(64)  # what comes together has a time or two in common
+def as_time(ms: int) -> datetime:
+    """Such a stamp as people read it."""
+    return datetime.fromtimestamp(min(max(ms, _FIRST_MS), _LAST_MS) / 1000, UTC)
+
+
+def as_time_or_none(ms: int | None) -> datetime | None:
+    return None if ms is None else as_time(ms)
 
 
 _port: type[Clock] = SystemClock

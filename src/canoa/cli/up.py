@@ -65,8 +65,8 @@ def up(
 
         with needs_extra("canoa up", "server"):
             from canoa.api.server import serving_api
+            from canoa.clock import now_ms
             from canoa.manager.hosting import hosting
-            from canoa.recorder.times import now_ms
         app = load_app(target, broker)
 
     async def main() -> None:

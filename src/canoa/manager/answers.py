@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from canoa.clock import now_ms
 from canoa.errors import CanoaError, PayloadTooLarge, Undecodable
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan_inputs import sound
@@ -19,8 +20,7 @@ from canoa.execution.step_moves import StepEnd, StepLost
 from canoa.logs import get_logger
 from canoa.manager.opening import Opener
 from canoa.manager.reading import envelope, part, past_ms, text
-from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
-from canoa.recorder.times import now_ms
+from canoa.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.vocabulary import TaskId
 from canoa.wire import result, sapparchi
 from canoa.wire.ids import is_usable_id

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
+from canoa.clock import now_ms
 from canoa.execution.step_moves import CancelTask, Rerun, StepLost
 from canoa.logs import get_logger
 from canoa.manager.answers import Answers
@@ -20,7 +21,6 @@ from canoa.manager.refusing import Refusals
 from canoa.manager.sending import Sender
 from canoa.manager.telling import Telling
 from canoa.manager.timers import Timers
-from canoa.recorder.times import now_ms
 from canoa.vocabulary import NodeId, TaskId
 from canoa.wire.ids import new_task_id
 from canoa.wire.sapparchi import parse_request_id
@@ -28,10 +28,10 @@ from canoa.wire.sapparchi import parse_request_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
+    from canoa.broker.events import Events
     from canoa.broker.port import Broker
     from canoa.execution.step_moves import Route, Verdict
     from canoa.execution.step_settings import StepSettings
-    from canoa.recorder.events import Events
     from canoa.store.routed_port import Due, FullStore, Move, Moved
 
 log = get_logger(__name__)

@@ -9,6 +9,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from canoa.clock import now_ms
 from canoa.errors import (
     CanoaError,
     PayloadTooLarge,
@@ -22,8 +23,7 @@ from canoa.execution.step_moves import Verdict
 from canoa.logs import get_logger
 from canoa.manager import requests
 from canoa.manager.opening import Opener
-from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
-from canoa.recorder.times import now_ms
+from canoa.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.store.port import Accepted
 
 if TYPE_CHECKING:

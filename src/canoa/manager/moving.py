@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from canoa.errors import CanoaError
 from canoa.logs import get_logger
-from canoa.recorder.grouping import GROUP, Grouping
-from canoa.recorder.repeating import is_lasting
+from canoa.repeating import is_lasting
+from canoa.store.grouping import GROUP, Grouping
 from canoa.store.routed_port import DEFAULT_SETTINGS, Paid
 
 if TYPE_CHECKING:

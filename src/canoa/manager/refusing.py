@@ -13,10 +13,10 @@ import msgspec
 
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
+from canoa.broker.posting import is_hopeless, post
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
-from canoa.recorder.posting import is_hopeless, post
-from canoa.recorder.repeating import REPEAT_AFTER_S
+from canoa.repeating import REPEAT_AFTER_S
 from canoa.vocabulary import TaskId
 from canoa.wire import result
 from canoa.wire.codec import ContentType

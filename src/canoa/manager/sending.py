@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from canoa.broker import topology
 from canoa.broker.port import Publication
+from canoa.broker.posting import is_hopeless, post
+from canoa.clock import now_ms
 from canoa.errors import CanoaError, Unroutable
 from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import StepEnd, StepLost
 from canoa.logs import get_logger
-from canoa.recorder.posting import is_hopeless, post
-from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
-from canoa.recorder.times import now_ms
+from canoa.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.store.routed_port import HOLD_OWED_MS
 from canoa.vocabulary import NodeId, TaskId
 from canoa.wire import sapparchi

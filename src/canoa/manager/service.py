@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from canoa.broker import topology
+from canoa.clock import now_ms
 from canoa.errors import CanoaError
 from canoa.execution.step_settings import StepSettings
 from canoa.logs import get_logger
@@ -21,16 +22,15 @@ from canoa.manager.metrics import Figures, ManagerCollector, new_registry
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.nodes import Nodes
 from canoa.manager.registering import left
-from canoa.recorder.times import now_ms
 from canoa.wire.ids import new_client_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 
+    from canoa.broker.events import Events
     from canoa.broker.port import Broker, Consumer, Message
     from canoa.execution.health import BreakerSettings
     from canoa.execution.step_moves import Verdict
-    from canoa.recorder.events import Events
     from canoa.store.port import Accepted
     from canoa.store.routed_port import FullStore
     from canoa.vocabulary import ActionName, NodeId, TaskId

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from canoa.broker import topology
+from canoa.clock import as_time
 from canoa.execution.step_moves import StepEnd, StepLost, Verdict
-from canoa.recorder.times import as_time
 from canoa.store.routed_port import Begin, Paid
 from canoa.wire import sapparchi
 from canoa.wire.event import Event
 from canoa.wire.task import ATTEMPT
 
 if TYPE_CHECKING:
+    from canoa.broker.events import Events
     from canoa.broker.port import Message
     from canoa.execution.step_moves import CancelTask, Rerun, StepDue
     from canoa.manager.metrics import ManagerStats
-    from canoa.recorder.events import Events
     from canoa.store.routed_port import Move, Moved
     from canoa.vocabulary import TaskId
 

@@ -10,10 +10,10 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from canoa.clock import now_ms
 from canoa.errors import CanoaError
 from canoa.execution.step_moves import StepDue, Verdict
 from canoa.logs import get_logger
-from canoa.recorder.times import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from canoa.broker import ladder, topology
 from canoa.broker.port import Publication
+from canoa.broker.posting import is_hopeless, post
+from canoa.clock import as_time, now_ms
 from canoa.errors import CanoaError, QueueMissing, Undecodable, UnknownAction, Unroutable
 from canoa.execution import rules, suspicion
 from canoa.execution.outcome import Outcome
@@ -19,9 +21,7 @@ from canoa.logs import get_logger
 from canoa.recorder import reading
 from canoa.recorder.doubts import Doubts
 from canoa.recorder.ending import bad_end
-from canoa.recorder.posting import is_hopeless, post
-from canoa.recorder.repeating import REPEAT_AFTER_S, Errands, is_lasting
-from canoa.recorder.times import as_time, now_ms
+from canoa.repeating import REPEAT_AFTER_S, Errands, is_lasting
 from canoa.store.port import Accept, Accepted, Cursor
 from canoa.wire import result
 from canoa.wire.event import Event
@@ -30,14 +30,14 @@ from canoa.wire.letter import run_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from canoa.broker.events import Events
     from canoa.broker.port import Broker, Delivery, Message, PublishOutcome
     from canoa.execution.policy import Policy
     from canoa.recorder.ending import Ending
-    from canoa.recorder.events import Events
-    from canoa.recorder.grouping import GroupWriter
     from canoa.recorder.metrics import RecorderStats
     from canoa.recorder.outbox import Outbox
     from canoa.recorder.refusing import Refusals
+    from canoa.store.grouping import GroupWriter
     from canoa.store.port import Answer, End, NewTask, Store
     from canoa.vocabulary import ActionName, TaskId
 

@@ -13,11 +13,11 @@ from canoa.action import Options
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.client import outgoing
+from canoa.clock import as_time, now_ms
 from canoa.errors import CanoaError, NotDead, SettingError, UnknownTask
 from canoa.execution.outcome import Outcome
 from canoa.recorder import showing
 from canoa.recorder.routed_desk import RoutedDesk
-from canoa.recorder.times import as_time, now_ms
 from canoa.recorder.views import (
     ActionView,
     LetterPage,

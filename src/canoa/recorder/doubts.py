@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from canoa.recorder.repeating import REPEAT_AFTER_S
+from canoa.repeating import REPEAT_AFTER_S
 from canoa.store.port import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from canoa.recorder.repeating import Errands
+    from canoa.repeating import Errands
     from canoa.store.port import NewTask, Store
     from canoa.vocabulary import TaskId
 

@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from canoa.broker.port import Publication
+from canoa.broker.posting import post
+from canoa.clock import as_time, now_ms
 from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown, Undecodable
 from canoa.logs import get_logger
 from canoa.recorder import reading
-from canoa.recorder.posting import post
-from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
-from canoa.recorder.times import as_time, now_ms
+from canoa.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.store.port import End
 from canoa.wire import result
 from canoa.wire.event import Event
@@ -23,11 +23,11 @@ from canoa.wire.event import Event
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from canoa.broker.events import Events
     from canoa.broker.port import Broker, Delivery, Message, PublishOutcome
     from canoa.execution.outcome import Outcome
-    from canoa.recorder.events import Events
-    from canoa.recorder.grouping import GroupWriter
     from canoa.recorder.metrics import RecorderStats
+    from canoa.store.grouping import GroupWriter
     from canoa.store.port import Answer, Ended, Store
     from canoa.vocabulary import ActionName, TaskId
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from canoa.broker import ladder, topology
+from canoa.clock import now_ms
 from canoa.errors import CanoaError, StoreFull, StoreTaken, StoreUnreachable
 from canoa.logs import get_logger
 from canoa.recorder.process import Process, is_running, this_process
-from canoa.recorder.times import now_ms
 from canoa.store.port import Cursor, Owe
 
 if TYPE_CHECKING:

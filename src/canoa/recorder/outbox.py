@@ -10,12 +10,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from canoa.broker.posting import is_hopeless, post
+from canoa.clock import now_ms
 from canoa.errors import CanoaError
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.recorder.ending import bad_end
-from canoa.recorder.posting import is_hopeless, post
-from canoa.recorder.times import now_ms
 from canoa.store.port import Sent
 from canoa.vocabulary import ActionName, TaskId
 from canoa.wire import result
@@ -24,7 +24,7 @@ from canoa.wire.letter import run_of
 if TYPE_CHECKING:
     from canoa.broker.port import Broker, Publication, PublishOutcome
     from canoa.recorder.ending import Ending
-    from canoa.recorder.grouping import GroupWriter
+    from canoa.store.grouping import GroupWriter
     from canoa.store.port import OutboxRow, Store
 
 log = get_logger(__name__)

@@ -7,15 +7,15 @@ from contextlib import suppress
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
+from canoa.clock import now_ms
 from canoa.errors import CanoaError
-from canoa.recorder.times import now_ms
 from canoa.store.port import Progress
 from canoa.vocabulary import NodeId, TaskId
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from canoa.recorder.grouping import GroupWriter
+    from canoa.store.grouping import GroupWriter
     from canoa.store.port import Store
     from canoa.wire.event import Event
 

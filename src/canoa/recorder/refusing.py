@@ -13,13 +13,13 @@ import msgspec
 
 from canoa.broker import topology
 from canoa.broker.port import Publication
+from canoa.broker.posting import is_hopeless, post
 from canoa.errors import WrongUse
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.recorder import reading
 from canoa.recorder.ending import bad_end
-from canoa.recorder.posting import is_hopeless, post
-from canoa.recorder.repeating import REPEAT_AFTER_S, Errands, is_lasting
+from canoa.repeating import REPEAT_AFTER_S, Errands, is_lasting
 from canoa.store.port import State
 from canoa.wire import result
 from canoa.wire.letter import run_of

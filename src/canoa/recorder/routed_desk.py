@@ -8,6 +8,7 @@ import msgspec
 
 from canoa.action import Options
 from canoa.client import routed
+from canoa.clock import now_ms
 from canoa.errors import ArgumentsRefused, NobodyManages, NotRouted, SettingError, UnknownNode, UnknownPlan
 from canoa.execution.plan_reading import plan_from_document
 from canoa.execution.step_moves import Verdict
@@ -21,7 +22,6 @@ from canoa.recorder.routed_views import (
     RoutedRequest,
     StoryView,
 )
-from canoa.recorder.times import now_ms
 from canoa.recorder.views import Submitted
 from canoa.urn import action_name, task_name, task_urn
 from canoa.wire.codec import ANY

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from canoa.clock import as_time, as_time_or_none
 from canoa.execution.health import Health, health
 from canoa.execution.plan_writing import document
 from canoa.recorder import showing
 from canoa.recorder.routed_views import AttemptView, CatalogueEntry, NodeView, PlanView, StepView, StoryView
-from canoa.recorder.times import as_time, as_time_or_none
 from canoa.store.routed_port import AMQP
 from canoa.urn import action_urn, task_urn
 from canoa.wire.sapparchi import ActionLimits

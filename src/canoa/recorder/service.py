@@ -11,19 +11,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from canoa.broker import topology
+from canoa.broker.events import Events
+from canoa.clock import as_time, now_ms
 from canoa.errors import CanoaError
 from canoa.logs import get_logger
 from canoa.recorder import reading
 from canoa.recorder.accepting import Acceptor
 from canoa.recorder.ending import Ending
-from canoa.recorder.events import Events
-from canoa.recorder.grouping import GroupWriter
 from canoa.recorder.metrics import RecorderStats
 from canoa.recorder.outbox import Outbox
 from canoa.recorder.progress import ProgressWriter
 from canoa.recorder.refusing import Refusals
-from canoa.recorder.repeating import REPEAT_AFTER_S, is_lasting
-from canoa.recorder.times import as_time, now_ms
+from canoa.repeating import REPEAT_AFTER_S, is_lasting
+from canoa.store.grouping import GroupWriter
 from canoa.store.port import Retention
 from canoa.wire.event import Event
 from canoa.wire.ids import new_client_id

@@ -7,9 +7,9 @@ import binascii
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from canoa.clock import as_time, as_time_or_none
 from canoa.errors import SettingError, WrongUse
 from canoa.execution.outcome import Outcome
-from canoa.recorder.times import as_time, as_time_or_none
 from canoa.recorder.views import ActionView, LetterView, ResultView, TaskView
 from canoa.store.port import Cursor
 from canoa.vocabulary import TaskId

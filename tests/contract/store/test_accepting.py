@@ -13,7 +13,7 @@ from tests.contract.store.words import NOW_MS, RESIZE, accept, accepted, applied
 from canoa.broker.port import Message
 from canoa.errors import WrongUse
 from canoa.execution.outcome import Outcome
-from canoa.recorder.grouping import GroupWriter
+from canoa.store.grouping import GroupWriter
 from canoa.store.port import Accept, Accepted, Ended, NewTask, State, TaskFilter, TaskRow
 from canoa.vocabulary import ActionName, NodeId, TaskId
 

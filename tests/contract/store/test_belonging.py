@@ -14,11 +14,11 @@ import pytest
 from tests.contract.store.words import NOW_MS, accepted, applied, ended
 
 from canoa.broker.port import Publication
+from canoa.clock import now_ms
 from canoa.errors import StoreTaken
 from canoa.recorder import holding as holding_module
 from canoa.recorder.holding import HELD_MS, NAME, Hold, holding
 from canoa.recorder.process import this_process
-from canoa.recorder.times import now_ms
 from canoa.store.port import Owe, Sent
 
 if TYPE_CHECKING:

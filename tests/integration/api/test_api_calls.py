@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from tests.integration.api.world import TOKEN, listening
 from tests.integration.keep.keeping import Keeping
 
-from canoa.recorder.events import Events
+from canoa.broker.events import Events
 from canoa.wire.event import Event
 
 if TYPE_CHECKING:

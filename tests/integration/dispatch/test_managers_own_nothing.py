@@ -9,8 +9,8 @@ import pytest
 from tests.integration.dispatch.site import eventually
 
 from canoa.broker.port import Message
+from canoa.clock import now_ms
 from canoa.execution.plan import Plan, Step
-from canoa.recorder.times import now_ms
 from canoa.store.port import NewTask
 from canoa.store.routed_port import HOLD_OWED_MS, Begin
 from canoa.vocabulary import ActionName, TaskId

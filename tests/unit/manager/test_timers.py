@@ -6,11 +6,11 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from canoa.clock import now_ms
 from canoa.errors import StoreUnreachable
 from canoa.execution.step_moves import StepDue, Verdict
 from canoa.manager import timers as timers_module
 from canoa.manager.timers import Timers
-from canoa.recorder.times import now_ms
 from canoa.store.port import Lease
 from canoa.store.routed_port import Due, Moved
 from canoa.vocabulary import TaskId

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.contract.store.words import accepted, row
 
-from canoa.recorder.grouping import GroupWriter
+from canoa.clock import now_ms
 from canoa.recorder.progress import ProgressWriter
-from canoa.recorder.times import now_ms
+from canoa.store.grouping import GroupWriter
 from canoa.store.port import Progress
 from canoa.store.sqlite import SqliteStore
 from canoa.wire.event import Event

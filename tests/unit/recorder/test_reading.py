@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from canoa.broker.port import Message
+from canoa.clock import as_time
 from canoa.errors import CanoaError, Undecodable
 from canoa.execution.outcome import Outcome
 from canoa.recorder import reading, showing
-from canoa.recorder.times import as_time
 from canoa.store.port import Accept, Cursor, State, TaskFilter
 from canoa.store.sqlite import SqliteStore
 from canoa.wire import result, task

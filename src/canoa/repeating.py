@@ -30,7 +30,7 @@ class Errands:
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, work: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
-        task = self._loop.create_task(self._repeat(work, name), name=f"recorder.{name}")
+        task = self._loop.create_task(self._repeat(work, name), name=f"errand.{name}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task

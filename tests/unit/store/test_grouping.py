@@ -9,7 +9,7 @@ import pytest
 
 from canoa.broker.port import Message
 from canoa.errors import WrongUse
-from canoa.recorder.grouping import GROUP, GroupWriter
+from canoa.store.grouping import GROUP, GroupWriter
 from canoa.store.opening import new_store
 from canoa.store.port import Accept, Accepted, NewTask
 from canoa.vocabulary import ActionName, TaskId

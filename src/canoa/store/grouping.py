@@ -61,7 +61,7 @@ class Grouping(Generic[C, A]):
 
     def _start(self) -> None:
         if self._writing is None:
-            self._writing = self._loop.create_task(self._write(), name="recorder.write")
+            self._writing = self._loop.create_task(self._write(), name="store.write")
 
     async def apply(self, change: C) -> Any:
         """The store's answer, once it is on disk."""

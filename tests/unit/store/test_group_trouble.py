@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable, WrongUse
-from canoa.recorder.grouping import TRIES, GroupWriter
+from canoa.store.grouping import TRIES, GroupWriter
 from canoa.store.port import Sent
 
 if TYPE_CHECKING:
