@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from canoa import Canoa
 from canoa.cli import story as telling
 from canoa.manager.hosting import hosting
-from canoa.worker.worker import WorkerSettings
+from canoa.worker.settings import WorkerSettings
 from examples.continuum.nodes import NODES
 from examples.continuum.plan import app, plan
 from examples.continuum.sensor import sensor

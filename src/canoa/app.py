@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from canoa.recorder.accepting import Acceptor
     from canoa.recorder.managing import Managing
     from canoa.worker.limiter import LocalLimiter
-    from canoa.worker.worker import Worker, WorkerSettings
+    from canoa.worker.settings import WorkerSettings
+    from canoa.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -321,7 +322,7 @@ class Canoa:
     @asynccontextmanager
     async def worker(self, *, concurrency: int = 50, drain_s: float = 30.0) -> AsyncIterator[Worker]:
         """Run the app's actions in this process: `async with app.worker():`. Ready inside, drained at the end."""
-        from canoa.worker.worker import WorkerSettings
+        from canoa.worker.settings import WorkerSettings
 
         ours = self.settings
         settings = WorkerSettings(

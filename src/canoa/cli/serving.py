@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from canoa.app import Canoa
-    from canoa.worker.worker import Worker, WorkerSettings
+    from canoa.worker.settings import WorkerSettings
+    from canoa.worker.worker import Worker
 
 log = get_logger(__name__)
 

@@ -61,7 +61,7 @@ def up(
     logs.set_up(log_level, logs.Format.JSON if as_json else log_format)
     with output.errors_explained():
         from canoa.worker.journal import count_crashes
-        from canoa.worker.worker import WorkerSettings
+        from canoa.worker.settings import WorkerSettings
 
         with needs_extra("canoa up", "server"):
             from canoa.api.server import serving_api

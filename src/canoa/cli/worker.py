@@ -56,7 +56,7 @@ def worker(
         if follow_code:
             raise typer.Exit(reload.supervise(target))
         reload.follow_lifeline()
-        from canoa.worker.worker import WorkerSettings
+        from canoa.worker.settings import WorkerSettings
 
         place = parse_place("--metrics", metrics) if metrics else None
         app = load_app(target, broker)

@@ -27,7 +27,7 @@ from canoa.recorder.views import (
     TaskPage,
     TaskView,
 )
-from canoa.worker.worker import WorkerSettings
+from canoa.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

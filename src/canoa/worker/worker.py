@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import socket
 import time
 from contextlib import suppress
@@ -15,17 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
-
 from canoa import telemetry
 from canoa.action import Runs
 from canoa.broker import topology
 from canoa.broker.port import Declaration, Delivery
-from canoa.errors import CanoaError, SettingError, WrongUse
+from canoa.errors import CanoaError, WrongUse
 from canoa.execution import limits
 from canoa.execution.prefetch import prefetch_for, prefetch_under_rate
 from canoa.logs import get_logger
-from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
+from canoa.vocabulary import ActionName, NodeId, TaskId
 from canoa.worker.callers import Callers
 from canoa.worker.cancelled import CancelledTasks
 from canoa.worker.driving import Interruption
@@ -43,11 +40,13 @@ from canoa.worker.routed import RoutedDelivery
 from canoa.worker.running import Runner, processors
 from canoa.worker.settling import Settler
 from canoa.worker.sharing import SharedLimits
+from canoa.worker.suspects import Suspects
 
 if TYPE_CHECKING:
     from canoa.app import Canoa
     from canoa.broker.port import Broker, Consumer
     from canoa.worker.routed import RoutedOffer
+    from canoa.worker.settings import WorkerSettings
 
 log = get_logger(__name__)
 
@@ -55,9 +54,6 @@ Job: TypeAlias = tuple[Offer, Delivery, Permit | None]
 
 TUNE_EVERY_S = 0.2
 LET_GO_EVERY_S = 5.0
-
-SUSPECTS_MEET_S = 0.05
-"""How far apart suspects may come that one crash made such, and how long an acknowledgement takes to leave."""
 
 MAX_TASK_ID_BYTES = 255
 """What AMQP allows for a message id. A cancellation of anything longer is noise, and is not remembered."""
@@ -69,33 +65,6 @@ INTERRUPT_WITHIN_S = 5.0
 """How long interrupted attempts may take to tidy up before their deliveries are left to the broker."""
 
 STOP_LISTENING_WITHIN_S = 2.0
-
-MAX_SITE_CHARS = 128
-_NODE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-"""It becomes part of queue names, topics and addresses."""
-
-
-class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    concurrency: int = 50  # attempts at once, on the loop and in threads; higher suits waiting, lower suits computing
-    processes: int = 0  # attempts at once of cpu=True actions; 0: as many as there are processors
-    drain_s: float = 30.0  # how long running attempts may go on after a stop; longer wastes less work
-    layer: Layer = Layer.CLOUD
-    node_id: str = ""  # empty: host name and process id
-    site: str = ""
-    join: bool = True  # be a node that managers can reach; false: take work from the pool alone
-    manager_url: str = ""  # where to poll a manager's health; empty: its heartbeats tell enough
-    journal: str = ""  # file that tells which kept tasks run, where the broker dies with the process; empty: none
-
-    def __post_init__(self) -> None:
-        if self.concurrency < 1 or self.processes < 0 or self.drain_s < 0:
-            raise SettingError(
-                f"concurrency={self.concurrency}, processes={self.processes}, drain={self.drain_s:g}: "
-                f"use at least 1 attempt at once, and no negative numbers"
-            )
-        if self.node_id and not _NODE_ID.fullmatch(self.node_id):
-            raise SettingError(f"node_id {self.node_id!r:.150}: use 1 to 128 letters, digits, '-', '_', '.' or ':'")
-        if len(self.site) > MAX_SITE_CHARS or not self.site.isprintable():
-            raise SettingError(f"site {self.site!r:.150}: use up to {MAX_SITE_CHARS} characters that can be printed")
 
 
 class Worker:
@@ -121,14 +90,13 @@ class Worker:
             journal=Journal(Path(settings.journal)) if settings.journal else None,
         )
         self._limits = SharedLimits(app)
-        self._gate: Gate  # from the start on
+        self._gate: Gate  # from the start on, like the next
+        self._suspects: Suspects
         self._main: Lane[Job] = Lane("main", settings.concurrency, self._run)
         self._cpu: Lane[Job] = Lane("cpu", processes, self._run)
         self._offers = [self._offer(action) for action in app.actions.values()]
         self._joined = self._new_joined() if settings.join else None
         self._cancels: Consumer | None = None
-        self._has_suspect = False
-        self._postponed: list[Delivery] = []  # suspects that may still be in hand
         self._look_again_s = 0.0  # by the loop's clock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -183,6 +151,8 @@ class Worker:
         try:
             shared = await self._limits.open()
             self._gate = Gate(self._runner, self.node_id, shared=shared, room=self.settings.concurrency)
+            lanes = (self._main, self._cpu)
+            self._suspects = Suspects(self._runner, self._settler, self._gate, lanes, spawn=self._spawn)
             await self._broker.open()
             await self._broker.declare(*topology.shared())
             if self._joined is not None:
@@ -216,7 +186,7 @@ class Worker:
         declared = topology.of_action(action.name, quorum=action.quorum, max_priority=action.priorities)
         ours: list[Declaration] = [*topology.shared(), *declared]
         push = partial(self._on_delivery, offer, lane)
-        on_suspect = partial(self._on_suspect, offer)
+        on_suspect = partial(self._suspects.take, offer)
         offer.consumers = [
             await self._broker.consume(offer.queue, push, prefetch=offer.prefetch, topology=ours),
             await self._broker.consume(offer.suspect_queue, on_suspect, prefetch=1, topology=ours),
@@ -268,7 +238,7 @@ class Worker:
 
     def _on_routed(self, offer: RoutedOffer, delivery: RoutedDelivery) -> None:
         if delivery.is_suspect:
-            self._on_suspect(offer, delivery)
+            self._suspects.take(offer, delivery)
         elif delivery.redelivered and not self._is_stopping:
             # It never runs as it is, but is counted first; at once, since its bundle is not acknowledged before.
             self._settler.took()
@@ -295,53 +265,6 @@ class Worker:
         finally:
             if permit is not None:
                 permit.release()
-
-    def _on_suspect(self, offer: Offer, delivery: Delivery) -> None:
-        """One at a time in the whole worker: a second one in hand would look guilty of the first one's crash."""
-        self._settler.took()
-        if self._is_stopping:
-            offer.hand_back(delivery)
-        elif self._has_suspect:
-            self._postponed = [*self._still_postponed(), delivery]
-            offer.postpone(delivery)
-        else:
-            self._has_suspect = True
-            self._spawn(self._run_suspect(offer, delivery), "suspect")
-
-    async def _run_suspect(self, offer: Offer, delivery: Delivery) -> None:
-        """It may have ended a worker: with nothing else running, a crash can only be its own doing."""
-        permit: Permit | None = None
-        try:
-            if offer.is_limited:
-                permit = await self._gate.pass_suspect(offer, delivery)
-                if permit is None:
-                    return
-            if not delivery.redelivered:
-                await self._main.pause()
-                await self._cpu.pause()
-                await self._no_other_suspect()
-            if self._is_stopping or delivery.is_settled:
-                offer.hand_back(delivery)  # or not even that, when its link is gone
-            else:
-                await self._runner.handle(offer, delivery, is_suspect=True)
-        finally:
-            if permit is not None:
-                permit.release()
-            self._has_suspect = False
-            if not self._is_stopping:
-                self._main.resume()
-                self._cpu.resume()
-
-    async def _no_other_suspect(self) -> None:
-        """Several that met in one worker come again together: those that were postponed are acknowledged first."""
-        while True:
-            await asyncio.sleep(SUSPECTS_MEET_S)
-            self._postponed = self._still_postponed()
-            if not self._postponed:
-                return
-
-    def _still_postponed(self) -> list[Delivery]:
-        return [each for each in self._postponed if not each.is_settled]
 
     def _on_cancel(self, delivery: Delivery) -> None:
         delivery.settle()
@@ -391,6 +314,7 @@ class Worker:
         if self._is_stopping:
             return True
         self._is_stopping = True
+        self._suspects.stop()
         log.info("worker_draining", node_id=self.node_id, in_progress=self.in_progress)
         for lane in (self._main, self._cpu):
             lane.hold()  # what waits must not start in the place of what ends while we leave

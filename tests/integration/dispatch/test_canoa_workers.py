@@ -13,7 +13,7 @@ from canoa import Canoa, TaskCancelled
 from canoa.errors import NodeIdTaken
 from canoa.vocabulary import TaskId
 from canoa.worker.node import Node
-from canoa.worker.worker import WorkerSettings
+from canoa.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from tests.integration.dispatch.site import Site

@@ -200,7 +200,7 @@ async def test_a_suspect_waits_for_its_place_too(app: Canoa, raw: Broker) -> Non
         await gate.has(1)
         suspect = Message(body=b"{}", content_type="application/json", message_id="suspect", type="shop.held")
         await raw.publish(Publication(message=suspect, key=topology.suspect_queue_name("shop.held")))
-        await until(lambda: worker._has_suspect)
+        await until(lambda: worker._suspects.is_running)
         assert gate.came == 1
 
         gate.open()

@@ -14,11 +14,13 @@ from tests.integration.pool import cpu_actions as lab
 from tests.integration.pool.pool import dead_letter, opened, sample, until
 
 from canoa import ActionFailed, ActionTimedOut, TaskCancelled, TaskPoisoned, TaskRefused
-from canoa.worker.worker import Worker, WorkerSettings
+from canoa.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from canoa.worker.worker import Worker
 
 
 @pytest.fixture

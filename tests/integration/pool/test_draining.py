@@ -14,7 +14,8 @@ from canoa import Canoa, DeliveryUnknown
 from canoa.broker import topology
 from canoa.errors import SettingError, WrongUse
 from canoa.wire import task
-from canoa.worker.worker import Worker, WorkerSettings
+from canoa.worker.settings import WorkerSettings
+from canoa.worker.worker import Worker
 
 if TYPE_CHECKING:
     from canoa.broker.port import Broker, Delivery

@@ -11,7 +11,7 @@ from canoa import ActionFailed, Backoff, Canoa, Context
 from canoa.client.metrics import METRICS
 from canoa.vocabulary import Layer
 from canoa.wire import trace
-from canoa.worker.worker import WorkerSettings
+from canoa.worker.settings import WorkerSettings
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -15,7 +15,7 @@ from canoa.testing import free_port
 from canoa.testing.ports import LOOPBACK
 from canoa.worker import node
 from canoa.worker.health_page import health_page
-from canoa.worker.worker import WorkerSettings
+from canoa.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -18,7 +18,7 @@ from canoa import Canoa, Context, DoNotRetry
 from canoa.broker import topology
 from canoa.wire import result, sapparchi, task, trace
 from canoa.wire.event import Event
-from canoa.worker.worker import WorkerSettings
+from canoa.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

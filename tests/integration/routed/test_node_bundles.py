@@ -16,7 +16,7 @@ from canoa.broker import topology
 from canoa.broker.port import Binding, Message, Publication
 from canoa.wire import bundle, sapparchi, task
 from canoa.worker import worker as worker_module
-from canoa.worker.worker import WorkerSettings
+from canoa.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from tests.integration.routed.bare_manager import BareManager

@@ -17,7 +17,7 @@ from canoa.broker import topology
 from canoa.broker.port import Publication
 from canoa.wire import sapparchi, task
 from canoa.worker import offer as offer_module
-from canoa.worker.worker import WorkerSettings
+from canoa.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     import pytest
@@ -126,6 +126,6 @@ async def test_a_suspect_that_waits_for_another_one_again_and_again_is_held_once
         await gate.has(1)
         await asyncio.sleep(1.0)  # the other one comes and goes several times
 
-        assert len(worker._postponed) <= 2
+        assert len(worker._suspects._postponed) <= 2
         gate.open()
         assert [each.status for each in await memory_manager.answers(2)] == ["ok", "ok"]

@@ -16,7 +16,7 @@ from canoa.errors import NodeIdTaken
 from canoa.wire import sapparchi
 from canoa.wire.sapparchi import RegistrationAck
 from canoa.worker import node
-from canoa.worker.worker import WorkerSettings
+from canoa.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,10 +17,11 @@ from canoa.errors import QueueMissing, SettingError
 from canoa.vocabulary import Layer
 from canoa.wire import sapparchi
 from canoa.wire.sapparchi import ActionLimits
-from canoa.worker.worker import Worker, WorkerSettings
+from canoa.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from canoa.testing.pytest_plugin import ProxyFactory
+    from canoa.worker.worker import Worker
 
 URN = "urn:sapparchi:Action:shop.one"
 NAMED = WorkerSettings(node_id=NODE)

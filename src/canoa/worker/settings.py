@@ -1,0 +1,37 @@
+"""How a worker is to run: what it may do at once, where it stands, and when it gives up waiting."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from canoa.errors import SettingError
+from canoa.vocabulary import Layer
+
+MAX_SITE_CHARS = 128
+_NODE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+"""It becomes part of queue names, topics and addresses."""
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    concurrency: int = 50  # attempts at once, on the loop and in threads; higher suits waiting, lower suits computing
+    processes: int = 0  # attempts at once of cpu=True actions; 0: as many as there are processors
+    drain_s: float = 30.0  # how long running attempts may go on after a stop; longer wastes less work
+    layer: Layer = Layer.CLOUD
+    node_id: str = ""  # empty: host name and process id
+    site: str = ""
+    join: bool = True  # be a node that managers can reach; false: take work from the pool alone
+    manager_url: str = ""  # where to poll a manager's health; empty: its heartbeats tell enough
+    journal: str = ""  # file that tells which kept tasks run, where the broker dies with the process; empty: none
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1 or self.processes < 0 or self.drain_s < 0:
+            raise SettingError(
+                f"concurrency={self.concurrency}, processes={self.processes}, drain={self.drain_s:g}: "
+                f"use at least 1 attempt at once, and no negative numbers"
+            )
+        if self.node_id and not _NODE_ID.fullmatch(self.node_id):
+            raise SettingError(f"node_id {self.node_id!r:.150}: use 1 to 128 letters, digits, '-', '_', '.' or ':'")
+        if len(self.site) > MAX_SITE_CHARS or not self.site.isprintable():
+            raise SettingError(f"site {self.site!r:.150}: use up to {MAX_SITE_CHARS} characters that can be printed")
