@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help up test check lint bench-pool bench-keep bench-manager torture-pool torture-keep torture-manager format lock clean rabbitmq postgresql
+.PHONY: help up test check lint quick bench-pool bench-keep bench-manager torture-pool torture-keep torture-manager format lock clean rabbitmq postgresql
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -22,7 +22,10 @@ test: .venv/ready rabbitmq postgresql lint ## Linters, then every test, with rea
 # What fails beside others is tried alone, twice at most: a starved test is told apart from a broken one, and both are shown.
 ALONE = { echo "--- Once more, alone: what failed above" && $(BIN)/pytest --last-failed --maxfail=10; }
 
-check: .venv/ready lint ## Linters and the tests that need no server, within a minute
+check: .venv/ready ## Linters and the tests that need no server, side by side within a minute
+	@$(MAKE) -j2 --output-sync=target lint quick
+
+quick: .venv/ready
 	@$(BIN)/pytest -q -n 2 --dist loadfile -m "not rabbitmq and not postgres" $(wildcard tests/unit tests/contract)
 
 lint: .venv/ready

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy.schema import CreateTable
 from tests.contract.store.words import NOW_MS, accept, bury, end, progress, redrive
+from tests.unit.store.empty_tables import empty_tables
 
 from canoa.execution.outcome import Outcome
 from canoa.store import sqlite_batch
@@ -39,9 +36,7 @@ CHANGES: st.SearchStrategy[Change] = st.one_of(
 
 def outcome_of(groups: list[list[Change]]) -> tuple[list[Answer], dict[str, list[Any]]]:
     """The answers, and everything that is in the tables afterwards."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        for table in metadata.sorted_tables:
-            connection.execute(str(CreateTable(table).compile(dialect=sa.create_engine("sqlite://").dialect)))
+    with empty_tables() as connection:
         answers = [answer for group in groups for answer in sqlite_batch.apply(connection, group)]
         rows = {
             table.name: connection.execute(f"SELECT * FROM {table.name} ORDER BY 1").fetchall()
