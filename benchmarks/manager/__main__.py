@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from benchmarks.manager.scaling import Scaled
 
 CELERY = "celery"
-RIVALS = [CELERY]
+LIMIT = "limit"
+RIVALS = [CELERY, LIMIT]
 ONE = "one manager"
 OF_CELERY = {contestants.CELERY_RPC: (plan.GATHER, plan.CALL), contestants.CELERY_REDIS: (plan.CHAIN, plan.FANOUT)}
 
@@ -90,17 +91,23 @@ class OnBroker:
 
     def measure_ours(self) -> None:
         for store in plan.STORES:
-            wanted = {
-                metric: role
-                for metric, (role, of_store) in plan.TALKS.items()
-                if of_store == store and metric in self._record.wanted
-            }
-            if wanted:
-                self._record.take(OURS, partial(self._ours, store, wanted))
+            self._measure(OURS, contestants.OURS, store)
 
-    def _ours(self, store: str, wanted: dict[str, str]) -> dict[str, float]:
+    def measure_limit(self) -> None:
+        self._measure(LIMIT, contestants.LIMIT, plan.SQLITE)
+
+    def _measure(self, name: str, module: str, store: str) -> None:
+        wanted = {
+            metric: role
+            for metric, (role, of_store) in plan.TALKS.items()
+            if of_store == store and metric in self._record.wanted
+        }
+        if wanted:
+            self._record.take(name, partial(self._talked, module, store, wanted))
+
+    def _talked(self, module: str, store: str, wanted: dict[str, str]) -> dict[str, float]:
         with self._env(store) as env:
-            figures = talking.figures(contestants.OURS, wanted.values(), env, self._sizes)
+            figures = talking.figures(module, wanted.values(), env, self._sizes)
         return {metric: figures[role] for metric, role in wanted.items()}
 
     # --- Managers among themselves --------------------------------------------------------------------------------
@@ -132,6 +139,8 @@ def compete(on_broker: OnBroker, record: Record, sizes: Sizes, *, rivals: list[s
     for _ in range(sizes.rounds):
         if CELERY in rivals:
             on_broker.measure_celery()
+        if LIMIT in rivals:
+            on_broker.measure_limit()
         if has_ours:
             on_broker.measure_ours()
     for _ in range(sizes.rounds if has_ours else 0):
@@ -162,9 +171,8 @@ def main() -> None:
 
 
 def _modules_of(rivals: list[str]) -> dict[str, str]:
-    if CELERY not in rivals:
-        return {}
-    return {CELERY: contestants.CELERY_RPC, "celery plans": contestants.CELERY_REDIS}
+    celery = {CELERY: contestants.CELERY_RPC, "celery plans": contestants.CELERY_REDIS} if CELERY in rivals else {}
+    return celery | ({LIMIT: contestants.LIMIT} if LIMIT in rivals else {})
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ METRICS = {
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     rounds: int = 3
-    counts: tuple[tuple[str, int], ...] = ((GATHER, 2_000), (CALL, 500), (CHAIN, 500), (FANOUT, 200))
+    counts: tuple[tuple[str, int], ...] = ((GATHER, 2_000), (CALL, 500), (CHAIN, 2_000), (FANOUT, 500))
     scaled: int = 4_000
     nodes: int = 1_000
     crowd_s: float = 60.0

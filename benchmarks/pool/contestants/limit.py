@@ -10,13 +10,9 @@ from __future__ import annotations
 import struct
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from benchmarks import bare, environment
 from benchmarks.pool.stamps import tick
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PACKAGES: tuple[str, ...] = ()
 QUEUE = "bench.limit"
@@ -31,7 +27,6 @@ WORKER = [sys.executable, "-m", "benchmarks.pool.contestants.limit"]
 WINDOW = 500
 PREFETCH = 200
 _CONFIRM = struct.Struct(">7x4xQx1x")
-_ACK = struct.Struct(">BHIHHQBB")
 
 
 def submit(count: int, payload: str) -> float:
@@ -74,7 +69,7 @@ def _exchanges(count: int, payload: str, *, times: int) -> list[float]:
     """Seconds from sending `count` messages at once to the last one that came back, each time."""
     link = bare.Link(environment.broker_url())
     link.declare(REPLIES)
-    arrivals = _arrivals(link, REPLIES, is_acking=False)
+    arrivals = link.arrivals(REPLIES, prefetch=PREFETCH, is_acking=False)
     message = bare.publication("", QUEUE, payload.encode(), is_persistent=False)
     seconds = []
     for _ in range(times):
@@ -94,37 +89,15 @@ def work() -> None:
     link.declare(QUEUE)
     has_results = environment.wants_results()
     tag = 0
-    for bodies in _arrivals(link, QUEUE, is_acking=True):
+    for bodies in link.arrivals(QUEUE, prefetch=PREFETCH, is_acking=True):
         frames = []
         for body in bodies:
             tag += 1
             tick()
             if has_results:
                 frames.append(bare.publication("", REPLIES, body, is_persistent=False))
-            frames.append(_ACK.pack(bare.METHOD, 1, 13, 60, 80, tag, 0, 0xCE))
+            frames.append(bare.ack(tag))
         link.socket.sendall(b"".join(frames))
-
-
-def _arrivals(link: bare.Link, queue: str, *, is_acking: bool) -> Iterator[list[bytes]]:
-    """The bodies that each `recv` completes, for ever. They fit in one frame."""
-    no_ack = b"\0" if is_acking else b"\2"
-    link.ask(bare.method(1, 60, 10, struct.pack(">IHB", 0, PREFETCH, 0)))
-    link.ask(bare.method(1, 60, 20, b"\0\0" + bare.short(queue) + bare.short("limit") + no_ack + bare.long(b"")))
-    unread = link.unread
-    while True:
-        position, bodies = 0, []
-        while len(unread) - position >= bare.HEAD.size:
-            kind, _, size = bare.HEAD.unpack_from(unread, position)
-            if len(unread) - position < size + 8:
-                break
-            if kind == bare.BODY:
-                begin = position + bare.HEAD.size
-                bodies.append(unread[begin : begin + size])
-            position += size + 8
-        unread = unread[position:]
-        if bodies:
-            yield bodies
-        unread += link.socket.recv(bare.RECEIVE_BYTES)
 
 
 if __name__ == "__main__":
