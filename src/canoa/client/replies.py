@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-SETTLE_AFTER_S: Final = 0.001
+SETTLE_AFTER_S: Final = 0.02
+"""How long replies are in hand before the broker hears that they came. Longer lets more of them share one message, and
+keeps them longer in the broker's memory."""
+
+SETTLE_AT: Final = 250
+SETTLE_AT_BYTES: Final = 1024 * 1024
+"""As many, or as much of them, are not kept in hand any longer: well below what the broker sends ahead."""
 
 
 class Kept:
@@ -48,7 +54,9 @@ class Replies:
         self._limit_bytes = limit_bytes
         self._waiting: dict[TaskId, Waiting] = {}
         self._others: dict[TaskId, list[Waiting]] = {}  # of the same task, which one idempotency key may have
-        self._unsettled: Delivery | None = None
+        self._unsettled: Delivery | None = None  # the last one, and with it all before
+        self._unsettled_count = 0
+        self._unsettled_bytes = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -104,11 +112,18 @@ class Replies:
         if self._unsettled is None:
             self._loop.call_later(SETTLE_AFTER_S, self.settle)
         self._unsettled = delivery
-        if not is_bundle(delivery.message):
+        self._unsettled_count += 1
+        self._unsettled_bytes += len(delivery.message.body)
+        if self._unsettled_count >= SETTLE_AT or self._unsettled_bytes >= SETTLE_AT_BYTES:
+            self.settle()
+        if is_bundle(delivery.message):
+            self._take_all(delivery.message)
+        else:
             self._take(delivery.message)
-            return
+
+    def _take_all(self, bundle: Message) -> None:
         try:
-            answers = parts(delivery.message)
+            answers = parts(bundle)
         except WrongUse as exc:
             METRICS.refused += 1
             log.warning("answers_refused", reason=str(exc))
@@ -129,6 +144,7 @@ class Replies:
 
     def settle(self) -> None:
         last, self._unsettled = self._unsettled, None
+        self._unsettled_count = self._unsettled_bytes = 0
         if last is not None and self.consumer is not None:
             self.consumer.settle_through(last)
 

@@ -24,8 +24,9 @@ log = get_logger(__name__)
 CLOSE_WITHIN_S: Final = 2.0
 """A broker that does not answer our goodbye in time is left without one."""
 
-GATHER_S: Final = 0.001
-"""How long frames that are not urgent wait for company."""
+GATHER_S: Final = 0.005
+"""How long frames that are not urgent wait for company. Longer spares both sides writes where little happens, and lets
+what was done in this time be done again should the process be killed."""
 
 TICKS_OF_SILENCE: Final = 4
 """Two to a heartbeat, so a silently dead peer is found within two heartbeats. RabbitMQ speaks once per tick."""
