@@ -6,15 +6,14 @@ What a move owes was written with it, so after the commit nothing of it depends 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from canoa.errors import CanoaError
 from canoa.logs import get_logger
 from canoa.repeating import is_lasting
-from canoa.store.grouping import GROUP, Grouping
-from canoa.store.routed_port import DEFAULT_SETTINGS, Paid
+from canoa.store.grouping import Grouping
+from canoa.store.routed_port import DEFAULT_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -76,7 +75,7 @@ class Moving:
         """They were sent: written with the moves that come next, or alone if none do."""
         if self._is_closed:
             return  # they are sent once more: harmless
-        self._door.payments.extend(Paid(key=key) for key in keys)
+        self._door.paid += keys
         if self._paying is None:
             self._paying = self._loop.call_later(PAY_WITHIN_S, self._pay)
 
@@ -103,17 +102,17 @@ class Moving:
 
     def _pay(self) -> None:
         self._paying = None
-        if self._door.payments:
-            paid = self._door.payments.popleft()  # the others go along with it
-            self._moves.post(paid, partial(self._on_paid, paid))
+        if self._door.paid:
+            self._moves.post_all((), self._on_paid)
 
-    def _on_paid(self, paid: Paid, answer: Moved | CanoaError) -> None:
+    def _on_paid(self, answer: Sequence[Moved] | CanoaError) -> None:
+        door = self._door
         if isinstance(answer, CanoaError) and is_lasting(answer):
-            log.error("payment_not_kept", key=paid.key, reason=str(answer))  # it is sent once more: harmless
+            log.error("payments_not_kept", payments=len(door.paid), reason=str(answer))
+            door.paid = []  # they are sent once more: harmless
         elif isinstance(answer, CanoaError):
-            self._door.payments.appendleft(paid)
-            log.warning("payments_wait", payments=len(self._door.payments), reason=str(answer))
-        if self._door.payments and self._paying is None and not self._is_closed:
+            log.warning("payments_wait", payments=len(door.paid), reason=str(answer))
+        if door.paid and self._paying is None and not self._is_closed:
             self._paying = self._loop.call_later(PAY_WITHIN_S, self._pay)
 
 
@@ -124,16 +123,15 @@ class _Door:
         self._store = store
         self._route = route
         self._settings = settings
-        self.payments: deque[Paid] = deque()
+        self.paid: list[str] = []
 
     async def apply(self, moves: Sequence[Move]) -> Sequence[Moved]:
-        payments = [self.payments.popleft() for _ in range(min(GROUP, len(self.payments)))]
+        paid, self.paid = self.paid, []
         try:
-            moved = await self._store.advance([*moves, *payments], self._route, settings=self._settings)
+            return await self._store.advance(moves, self._route, paid=paid, settings=self._settings)
         except BaseException:
-            self.payments.extendleft(reversed(payments))
+            self.paid += paid
             raise
-        return moved[: len(moves)]
 
 
 def _resolve(answered: asyncio.Future[T], answer: T) -> None:

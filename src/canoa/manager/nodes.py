@@ -20,7 +20,6 @@ from canoa.manager.router import Router
 from canoa.manager.routing.round_robin import RoundRobin
 from canoa.manager.trimming import Trimmer
 from canoa.manager.watching import Watching
-from canoa.store.routed_port import Paid
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -87,8 +86,6 @@ class Nodes:
 
     def on_moved(self, move: Move, moved: Moved) -> None:
         """To be told of every move that was written."""
-        if isinstance(move, Paid):
-            return
         if isinstance(move, StepEnd) and moved.node_id is not None:
             self.watching.answered(moved.node_id)
         self.health.on_moved(moved, move.now_ms)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from canoa.broker import topology
 from canoa.clock import as_time
 from canoa.execution.step_moves import StepEnd, StepLost, Verdict
-from canoa.store.routed_port import Begin, Paid
+from canoa.store.routed_port import Begin
 from canoa.wire import sapparchi
 from canoa.wire.event import Event
 from canoa.wire.task import ATTEMPT
@@ -30,7 +30,7 @@ class Telling:
 
     def on_moved(self, move: Move, moved: Moved) -> None:
         """In the order in which it happened: accepted, a step ended, the next ones sent, the task ended."""
-        if moved.verdict is not Verdict.TAKEN or isinstance(move, Paid):
+        if moved.verdict is not Verdict.TAKEN:
             return
         if isinstance(move, Begin):
             self._tell("accepted", move.task.id, moved, move.now_ms)

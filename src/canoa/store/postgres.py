@@ -86,9 +86,16 @@ class PostgresStore(RoutedReads):
     # --- Routed tasks -------------------------------------------------------------------------------
 
     async def advance(
-        self, moves: Sequence[Move], route: Route, *, settings: StepSettings = DEFAULT_SETTINGS
+        self,
+        moves: Sequence[Move],
+        route: Route,
+        *,
+        paid: Sequence[str] = (),
+        settings: StepSettings = DEFAULT_SETTINGS,
     ) -> list[Moved]:
-        return await postgres_routed.advance(self._link, moves, notes=self._notes, route=route, settings=settings)
+        return await postgres_routed.advance(
+            self._link, moves, paid=paid, notes=self._notes, route=route, settings=settings
+        )
 
     async def take_owed(self, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
         work = partial(postgres_owed.take_owed, debts=self._notes.debts, now_ms=now_ms, limit=limit, for_ms=for_ms)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canoa.execution.step_records import encode_story, steps_of
 from canoa.store.ledger import TaskRecord
+from canoa.store.packing import plain
 from canoa.store.postgres_batch import CHANGING, INSERT_TASKS, SMALL, TASK, arrays, columns_of, inserting, updating
 from canoa.store.postgres_catalogue import UPSERT_PLANS
 from canoa.store.postgres_link import MetAnother
@@ -78,8 +79,15 @@ _step = attrgetter(*_STEP)
 
 
 async def advance(
-    link: PostgresLink, moves: Sequence[Move], *, notes: Notes, route: Route, settings: StepSettings
+    link: PostgresLink,
+    moves: Sequence[Move],
+    *,
+    paid: Sequence[str],
+    notes: Notes,
+    route: Route,
+    settings: StepSettings,
 ) -> list[Moved]:
+    notes.debts.pay(map(plain, paid))
     choices = SameChoices(route)
     new_ledger = partial(RoutedLedger, notes=notes, route=choices, settings=settings)
     if notes.locks_left:
@@ -114,7 +122,6 @@ def _from_memory(moves: Sequence[Move], notes: Notes, new_ledger: NewLedger) -> 
 
 def _is_enough(ledger: RoutedLedger, moves: Sequence[Move]) -> bool:
     """Whether the ledger could take the moves with what it had."""
-    ledger.pay(moves)
     if ledger.asks_for_unsent(moves):
         return False
     ledger.take(moves)
@@ -135,7 +142,6 @@ async def _advance_locked(
     done: list[tuple[RoutedLedger, int]] = []
     for part in rounds(moves):
         ledger = new_ledger(await _load(connection, needs_of(part), notes))
-        ledger.pay(part)
         if ledger.asks_for_unsent(part):
             ledger.give_unsent(await unsent(connection, notes.debts))
         ledger.take(part)

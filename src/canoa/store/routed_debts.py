@@ -111,8 +111,7 @@ class Taking:
     def settle(self) -> None:
         """All of it is committed."""
         self._debts.wrote(self.bills, deleted=self.spent)
-        for key in self._ended:
-            self._debts.pay(key)
+        self._debts.pay(self._ended)
         self._debts.forget(self.free)
 
 
@@ -154,12 +153,14 @@ class Debts:
         for row in deleted:
             self._spent.pop(row, None)
 
-    def pay(self, key: str) -> None:
-        bill = self._bills.pop(key, None)
-        if bill is not None:
-            bill.left.pop(key, None)
-            if not bill.left:
-                self._spent[bill.number] = None
+    def pay(self, keys: Iterable[str]) -> None:
+        """It is owed no longer, whether it was or not."""
+        for key in keys:
+            bill = self._bills.pop(key, None)
+            if bill is not None:
+                bill.left.pop(key, None)
+                if not bill.left:
+                    self._spent[bill.number] = None
 
     def forget(self, free: Free) -> None:
         """What is held no longer. Others may have sent and paid it since: only its row can tell."""

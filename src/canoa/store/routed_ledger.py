@@ -26,7 +26,7 @@ from canoa.store.routed_building import NO_REQUEST, Messages
 from canoa.store.routed_duties import Answer, moved
 from canoa.store.routed_memory import RoutedTask
 from canoa.store.routed_messages import MAX_ERROR_CHARS
-from canoa.store.routed_port import HOLD_OWED_MS, Begin, Moved, Paid
+from canoa.store.routed_port import HOLD_OWED_MS, Begin, Moved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from canoa.store.routed_port import Move
 
 
-_PAID = Moved(verdict=Verdict.TAKEN)
 _WAITING = State.WAITING.value
 _RUNNING = State.RUNNING.value
 
@@ -49,8 +48,7 @@ def needs_of(moves: Iterable[Move]) -> dict[str, bool]:
     """The tasks whose rows must be at hand, in the order of the moves, and whether the first of those begins it."""
     needs: dict[str, bool] = {}
     for move in moves:
-        if not isinstance(move, Paid):
-            needs.setdefault(_task_id(move), isinstance(move, Begin))
+        needs.setdefault(_task_id(move), isinstance(move, Begin))
     return needs
 
 
@@ -64,7 +62,7 @@ def rounds(moves: Sequence[Move]) -> Iterator[Sequence[Move]]:
     yield moves[start:]
 
 
-def _task_id(move: Begin | StepEnd | StepLost | StepDue | CancelTask | Rerun) -> str:
+def _task_id(move: Move) -> str:
     return plain(move.task.id if isinstance(move, Begin) else move.task_id)
 
 
@@ -87,7 +85,7 @@ class RoutedLedger:
         self._random = random
         self._courses: dict[str, Course] = {}  # of the tasks that were moved
         self._messages = Messages()
-        self._answers: list[Answer | None] = []  # None: of `Paid`
+        self._answers: list[Answer] = []
         self._changed: dict[str, TaskRecord] = {}
         self._with_result: set[str] = set()
         self._unsent: frozenset[str] = frozenset()
@@ -147,8 +145,7 @@ class RoutedLedger:
         notes = self._notes
         notes.outlines.written(self.plans)
         notes.debts.wrote(self.bills, deleted=self.spent)
-        for key in self._messages.closed:
-            notes.debts.pay(key)
+        notes.debts.pay(self._messages.closed)
         for step in self.new_steps:
             step.is_stored = True
         for task_id in (*self.new_tasks, *self._changed, *(task_id for task_id, _ in self.kept_tasks())):
@@ -164,12 +161,6 @@ class RoutedLedger:
 
     # --- Moves --------------------------------------------------------------------------------------
 
-    def pay(self, moves: Sequence[Move]) -> None:
-        """First of all: a payment speaks of what was owed before these moves."""
-        for move in moves:
-            if isinstance(move, Paid):
-                self._notes.debts.pay(plain(move.key))
-
     def asks_for_unsent(self, moves: Sequence[Move]) -> bool:
         """Whether these moves may end an attempt for want of an answer that others may have yet to send."""
         due = [(move, self._course(plain(move.task_id))) for move in moves if isinstance(move, StepDue)]
@@ -181,13 +172,13 @@ class RoutedLedger:
         self._unsent = frozenset(keys)
 
     def take(self, moves: Sequence[Move]) -> None:
-        self._answers += [None if isinstance(move, Paid) else self._take(move) for move in moves]
+        self._answers += map(self._take, moves)
 
     def answers(self) -> list[Moved]:
         """One for each move, once everything is built."""
-        return [_PAID if answer is None else moved(answer) for answer in self._answers]
+        return [*map(moved, self._answers)]
 
-    def _take(self, move: Begin | StepEnd | StepLost | StepDue | CancelTask | Rerun) -> Answer:
+    def _take(self, move: Move) -> Answer:
         match move:
             case Begin():
                 return self._begin(move)

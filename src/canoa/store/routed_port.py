@@ -83,18 +83,11 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     now_ms: int
 
 
-class Paid(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The broker has it, or nobody will ever take it: owe it no longer. While others that were owed with it are not
-    paid, that is known to this store object alone, and on disk with its next `take_owed`."""
-
-    key: str
-
-
-Move: TypeAlias = Begin | StepEnd | StepLost | StepDue | CancelTask | Rerun | Paid
+Move: TypeAlias = Begin | StepEnd | StepLost | StepDue | CancelTask | Rerun
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a move did. `owed` was written with it: send it now, then say `Paid`."""
+    """What a move did. `owed` was written with it: send it now, then say that it is paid."""
 
     verdict: Verdict
     owed: tuple[Owed, ...] = ()
@@ -160,10 +153,18 @@ class RoutedStore(Protocol):
     """The managers' part of a store. Errors as in `port.Store`."""
 
     async def advance(
-        self, moves: Sequence[Move], route: Route, *, settings: StepSettings = DEFAULT_SETTINGS
+        self,
+        moves: Sequence[Move],
+        route: Route,
+        *,
+        paid: Sequence[str] = (),
+        settings: StepSettings = DEFAULT_SETTINGS,
     ) -> list[Moved]:
         """All of them in one transaction, in order, on disk when it returns; one answer each. What it leaves to be sent
-        is the caller's for `HOLD_OWED_MS`, then anybody's."""
+        is the caller's for `HOLD_OWED_MS`, then anybody's.
+        `paid`: keys of what was owed before and is no longer, since the broker has it, or nobody will ever take it.
+        While others that were owed with it are not paid, that is known to this store object alone, and on disk with its
+        next `take_owed`. Where this raises, it must be said again."""
 
     async def steps(self, task_id: TaskId) -> list[StepRow]: ...
 

@@ -110,9 +110,14 @@ class SqliteStore(RoutedReads):
     # --- Routed tasks -------------------------------------------------------------------------------
 
     async def advance(
-        self, moves: Sequence[Move], route: Route, *, settings: StepSettings = DEFAULT_SETTINGS
+        self,
+        moves: Sequence[Move],
+        route: Route,
+        *,
+        paid: Sequence[str] = (),
+        settings: StepSettings = DEFAULT_SETTINGS,
     ) -> list[Moved]:
-        work = partial(sqlite_routed.advance, moves=moves, notes=self._notes, route=route, settings=settings)
+        work = partial(sqlite_routed.advance, moves=moves, paid=paid, notes=self._notes, route=route, settings=settings)
         ledgers = await self._writer.write(work, after=_settle)
         return [moved for each in ledgers for moved in each.answers()]
 

@@ -29,7 +29,7 @@ _LETTER: Final = [column.name for column in letters.c]
 
 def _selecting(message: str) -> str:
     """In the order of `TaskRecord`'s fields."""
-    return f"SELECT {', '.join(SMALL)}, {message}, NULL, message IS NOT NULL FROM tasks WHERE id = ?"
+    return f"SELECT {', '.join(SMALL)}, {message}, NULL, message IS NOT NULL FROM tasks"
 
 
 def updating(table: sa.Table, key: Sequence[str], columns: Sequence[str]) -> str:
@@ -43,10 +43,11 @@ def inserting(verb: str, table: str, columns: Sequence[str]) -> str:
     return f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
-SELECT_TASK: Final = _selecting("NULL")
-_SELECT_TASK_WITH_MESSAGE: Final = _selecting("message")
+SELECTING_TASKS: Final = _selecting("NULL")
+_SELECT_TASK: Final = f"{SELECTING_TASKS} WHERE id = ?"
+_SELECT_TASK_WITH_MESSAGE: Final = f"{_selecting('message')} WHERE id = ?"
 _SELECT_LETTER: Final = f"SELECT {', '.join(_LETTER)} FROM letters WHERE task_id = ?"
-INSERT_TASK: Final = inserting("INSERT", "tasks", TASK)
+_INSERT_TASK: Final = inserting("INSERT", "tasks", TASK)
 _REPLACE_LETTER: Final = inserting("INSERT OR REPLACE", "letters", _LETTER)
 _INSERT_OUTBOX: Final = "INSERT INTO outbox (task_id, taken_until_ms, publication) VALUES (?, 0, ?)"
 _DELETE_OUTBOX: Final = "DELETE FROM outbox WHERE seq = ?"
@@ -70,14 +71,14 @@ def _load(connection: sqlite3.Connection, needs: Needs) -> Ledger:
     # Row by row: as fast as one statement over a list, and exact for whatever an id may hold.
     found: list[TaskRecord] = []
     for task_id in needs.tasks:
-        select = _SELECT_TASK_WITH_MESSAGE if task_id in needs.messages else SELECT_TASK
+        select = _SELECT_TASK_WITH_MESSAGE if task_id in needs.messages else _SELECT_TASK
         found += [TaskRecord(*row) for row in connection.execute(select, (task_id,))]
     dead = [LetterRecord(*row) for task_id in needs.letters for row in connection.execute(_SELECT_LETTER, (task_id,))]
     return Ledger(found, dead)
 
 
 def _write(connection: sqlite3.Connection, ledger: Ledger) -> None:
-    connection.executemany(INSERT_TASK, [astuple(task)[: len(TASK)] for task in ledger.new_tasks])
+    connection.executemany(_INSERT_TASK, [astuple(task)[: len(TASK)] for task in ledger.new_tasks])
     for (with_message, with_result), update in _UPDATE_TASK.items():
         # As many values as the highest number that the statement names.
         width = len(TASK) if with_result else len(SMALL) + with_message

@@ -12,12 +12,14 @@ from msgspec.structs import astuple
 
 from canoa.execution.step_records import encode_story, steps_of
 from canoa.store.ledger import TaskRecord
+from canoa.store.packing import plain
 from canoa.store.routed_ledger import RoutedLedger, needs_of, rounds
 from canoa.store.routed_memory import RoutedTask
-from canoa.store.schema import steps, tasks
-from canoa.store.sqlite_batch import CHANGING, INSERT_TASK, SELECT_TASK, TASK, inserting, updating
+from canoa.store.schema import steps
+from canoa.store.sqlite_batch import CHANGING, SELECTING_TASKS, TASK
 from canoa.store.sqlite_catalogue import UPSERT_PLAN
 from canoa.store.sqlite_owed import DELETE_OWED, INSERT_OWED, unsent
+from canoa.store.sqlite_rows import Lookup, Rows, replacing
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,22 +33,32 @@ if TYPE_CHECKING:
     from canoa.store.routed_port import Move
 
 
-# Columns that an index has are named only where they change: naming one is writing that index.
 _STEP: Final = [column.name for column in steps.c][:-2]  # but for `story` and `output`, which are not taken as they are
 _STEP_KEY: Final = ("task_id", "step")
 _STEP_CHANGING: Final = [name for name in _STEP if name not in _STEP_KEY]
 _SELECT_STEPS: Final = f"SELECT {', '.join(_STEP)}, story FROM steps WHERE task_id = ?"
-_INSERT_STEP: Final = inserting("INSERT", "steps", [*_STEP, "story", "output"])
-_UPDATE_STEP: Final = updating(steps, _STEP_KEY, [*_STEP_CHANGING, "story"])
-_END_STEP: Final = updating(steps, _STEP_KEY, [*_STEP_CHANGING, "story", "output"])
+_NEW_STEPS: Final = Rows("steps", [*_STEP, "story", "output"])
+_UPDATED_STEPS: Final = Rows("steps", [*_STEP, "story"], then=replacing(_STEP_KEY, [*_STEP_CHANGING, "story"]))
+_ENDED_STEPS: Final = Rows(
+    "steps", [*_STEP, "story", "output"], then=replacing(_STEP_KEY, [*_STEP_CHANGING, "story", "output"])
+)
+_STORED_TASKS: Final = Lookup(SELECTING_TASKS, "id")
+_NEW_TASKS: Final = Rows("tasks", TASK)
+_ENDED_TASKS: Final = Rows("tasks", TASK, then=replacing(["id"], [*CHANGING, "result"]))
 _UPDATE_TASK: Final = "UPDATE tasks SET standing = ?, reply_to = ? WHERE id = ?"
-_END_TASK: Final = updating(tasks, ["id"], [*CHANGING, "result"])
 
 
 def advance(
-    connection: sqlite3.Connection, moves: Sequence[Move], *, notes: Notes, route: Route, settings: StepSettings
+    connection: sqlite3.Connection,
+    moves: Sequence[Move],
+    *,
+    paid: Sequence[str],
+    notes: Notes,
+    route: Route,
+    settings: StepSettings,
 ) -> list[RoutedLedger]:
     """To be settled once it is committed; they have the answers."""
+    notes.debts.pay(map(plain, paid))
     (data_version,) = connection.execute("PRAGMA data_version").fetchone()
     if data_version != notes.data_version:  # another connection has written
         notes.memory.clear()
@@ -59,7 +71,6 @@ def _advance(
 ) -> RoutedLedger:
     known = _tasks(connection, needs_of(moves), notes)
     ledger = RoutedLedger(known, notes, route=route, settings=settings)
-    ledger.pay(moves)
     if ledger.asks_for_unsent(moves):
         ledger.give_unsent(unsent(connection, notes.debts))
     ledger.take(moves)
@@ -73,13 +84,10 @@ def _advance(
 
 
 def _tasks(connection: sqlite3.Connection, task_ids: Iterable[str], notes: Notes) -> dict[str, RoutedTask]:
-    # Row by row: as fast as one statement over a list, and exact for whatever an id may hold.
     found = notes.memory.take(task_ids)
-    for task_id in task_ids:
-        if task_id not in found:
-            row = connection.execute(SELECT_TASK, (task_id,)).fetchone()
-            if row is not None:
-                found[task_id] = _loaded(connection, TaskRecord(*row), notes)
+    for row in _STORED_TASKS.rows(connection, [task_id for task_id in task_ids if task_id not in found]):
+        task = TaskRecord(*row)
+        found[task.id] = _loaded(connection, task, notes)
     return found
 
 
@@ -119,12 +127,12 @@ def _one(connection: sqlite3.Connection, select: str, *key: object) -> bytes | N
 def _write(connection: sqlite3.Connection, ledger: RoutedLedger) -> None:
     updated = ledger.updated_tasks(with_result=False)
     _many(connection, UPSERT_PLAN, [(outline.id, used_ms, outline.doc) for outline, used_ms in ledger.plans])
-    _many(connection, INSERT_TASK, [_task_values(task) for task in ledger.new_tasks.values()])
-    _many(connection, _INSERT_STEP, [_step_values(step) for step in ledger.new_steps])
+    _NEW_TASKS.write(connection, [_task_values(task) for task in ledger.new_tasks.values()])
+    _NEW_STEPS.write(connection, [_step_values(step) for step in ledger.new_steps])
     _many(connection, _UPDATE_TASK, [(task.standing, task.reply_to, task.id) for task in updated])
-    _many(connection, _END_TASK, [_task_values(task) for task in ledger.updated_tasks(with_result=True)])
-    _many(connection, _UPDATE_STEP, [_step_values(step)[:-1] for step in ledger.updated_steps])
-    _many(connection, _END_STEP, [_step_values(step) for step in ledger.ended_steps])
+    _ENDED_TASKS.write(connection, [_task_values(task) for task in ledger.updated_tasks(with_result=True)])
+    _UPDATED_STEPS.write(connection, [_step_values(step)[:-1] for step in ledger.updated_steps])
+    _ENDED_STEPS.write(connection, [_step_values(step) for step in ledger.ended_steps])
     _many(connection, DELETE_OWED, [(number,) for number in ledger.spent])
     _many(connection, INSERT_OWED, [bill.row() for bill in ledger.bills])
 

@@ -16,7 +16,7 @@ from canoa.vocabulary import ActionName, NodeId, TaskId
 from canoa.wire.sapparchi import NODE_ID, parse_request_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from canoa.broker.port import Publication
     from canoa.store.routed_port import FullStore, Move, Moved, Owed, StepRow
@@ -153,8 +153,13 @@ def _parsed(request_id: str) -> tuple[TaskId, int, int, int]:
     return TaskId(task_id), step, attempt, send
 
 
-async def moved(store: FullStore, *moves: Move, route: Nodes = ONE) -> list[Moved]:
-    return await store.advance(moves, route)
+async def moved(store: FullStore, *moves: Move, route: Nodes = ONE, paid: Sequence[str] = ()) -> list[Moved]:
+    return await store.advance(moves, route, paid=paid)
+
+
+async def pay(store: FullStore, *keys: str) -> None:
+    """The broker has these messages."""
+    assert await moved(store, paid=keys) == []
 
 
 async def move(store: FullStore, one: Move, *, route: Nodes = ONE) -> Moved:

@@ -15,13 +15,14 @@ from tests.contract.store.routed_words import (
     fan,
     move,
     moved,
+    pay,
     to_nodes,
 )
 from tests.contract.store.words import NOW_MS
 
 from canoa.execution.outcome import Outcome
 from canoa.store.port import Retention
-from canoa.store.routed_port import HOLD_OWED_MS, Paid
+from canoa.store.routed_port import HOLD_OWED_MS
 from canoa.vocabulary import TaskId
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ async def test_nobody_takes_what_another_one_holds(store: FullStore) -> None:
 async def test_what_was_paid_is_owed_no_more(store: FullStore) -> None:
     await moved(store, begin("a"), begin("b"))
 
-    await moved(store, Paid(key="a.0.1.1"), Paid(key="a.0.1.1"), Paid(key="nobody's"))
+    await pay(store, "a.0.1.1", "a.0.1.1", "nobody's")
 
     assert keys(await store.take_owed(now_ms=NOW_MS + DAY_MS, limit=5, for_ms=1000)) == ["b.0.1.1"]
 
@@ -83,7 +84,7 @@ async def test_what_was_answered_is_not_sent_again_though_its_manager_died_befor
 async def test_what_was_paid_of_a_group_is_not_sent_again_by_another_manager(open_store: OpenStore) -> None:
     first, second = await open_store(), await open_store()
     await moved(first, begin("a"), begin("b"))
-    await move(first, Paid(key="a.0.1.1"))
+    await pay(first, "a.0.1.1")
     await first.take_owed(now_ms=NOW_MS + 1, limit=5, for_ms=1000)  # as every manager does every moment
 
     assert keys(await second.take_owed(now_ms=NOW_MS + DAY_MS, limit=5, for_ms=1000)) == ["b.0.1.1"]
@@ -104,7 +105,7 @@ async def test_what_another_manager_sent_after_the_hold_can_time_out(open_store:
     nodes = Nodes("gw-7", timeout_s=30.0)
     begun = await move(first, begin("a"), route=nodes)
     taken = await second.take_owed(now_ms=NOW_MS + HOLD_OWED_MS, limit=5, for_ms=1000)
-    await moved(second, *(Paid(key=each.key) for each in taken))
+    await pay(second, *keys(taken))
     await first.take_owed(now_ms=NOW_MS + HOLD_OWED_MS, limit=5, for_ms=1000)  # as every manager does every moment
 
     done = await move(first, due("a", 0, begun.due_ms[0]), route=nodes)
@@ -118,9 +119,9 @@ async def test_what_another_manager_sent_after_the_hold_is_not_sent_again_by_one
     first, second = await open_store(), await open_store()
     await moved(first, begin("a"), begin("b"))
     taken = await second.take_owed(now_ms=NOW_MS + HOLD_OWED_MS, limit=5, for_ms=1000)
-    await moved(second, *(Paid(key=each.key) for each in taken))
+    await pay(second, *keys(taken))
 
-    await move(first, Paid(key="a.0.1.1"))
+    await pay(first, "a.0.1.1")
 
     assert await first.take_owed(now_ms=NOW_MS + HOLD_OWED_MS + 1, limit=5, for_ms=1000) == []
 
@@ -146,7 +147,7 @@ async def test_a_large_group_is_taken_over_whole(open_store: OpenStore) -> None:
     ]
 
     assert sorted(taken) == [f"{name}.0.1.1" for name in names]
-    await moved(second, *(Paid(key=key) for key in taken))
+    await pay(second, *taken)
     assert await first.take_owed(now_ms=NOW_MS + DAY_MS, limit=1000, for_ms=1000) == []
 
 

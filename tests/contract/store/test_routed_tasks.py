@@ -22,6 +22,7 @@ from tests.contract.store.routed_words import (
     lost,
     move,
     moved,
+    pay,
     rerun,
     sent_to,
     states,
@@ -34,7 +35,6 @@ from canoa.execution.outcome import Outcome
 from canoa.execution.plan import FromInput, FromStep, Plan, Step
 from canoa.execution.step_moves import Verdict
 from canoa.store.port import Ended, State, TaskFilter
-from canoa.store.routed_port import Paid
 from canoa.vocabulary import NodeId, TaskId
 from canoa.wire.sapparchi import OWNER, STATUS
 from canoa.wire.task import TIMEOUT
@@ -341,7 +341,7 @@ async def test_a_lost_step_goes_to_another_node_and_that_is_no_attempt(store: Fu
 
 async def test_an_attempt_that_nobody_answers_times_out(store: FullStore) -> None:
     (request,) = await begun(store)
-    await move(store, Paid(key=request))
+    await pay(store, request)
 
     done = await move(store, due("a", 0, NOW_MS + 40_000))
 
@@ -354,7 +354,7 @@ async def test_the_time_of_an_attempt_begins_when_the_broker_has_it(store: FullS
     (request,) = await begun(store)
 
     unsent = await move(store, due("a", 0, NOW_MS + 40_000))
-    await move(store, Paid(key=request))
+    await pay(store, request)
     early = await move(store, due("a", 0, NOW_MS + 80_000, now_ms=NOW_MS + 79_999))
     (again_ms,) = early.due_ms
     late = await move(store, due("a", 0, again_ms))
@@ -367,7 +367,7 @@ async def test_the_time_of_an_attempt_begins_when_the_broker_has_it(store: FullS
 async def test_a_second_look_at_the_same_timer_does_nothing(store: FullStore) -> None:
     nodes = Nodes("gw-7", retries=3)
     (request,) = await begun(store, route=nodes)
-    first, _ = await moved(store, due("a", 0, NOW_MS + 40_000), Paid(key=request), route=nodes)
+    (first,) = await moved(store, due("a", 0, NOW_MS + 40_000), paid=[request], route=nodes)
     assert first.step_outcome == "timed_out"
 
     done = await move(store, due("a", 0, NOW_MS + 40_000), route=nodes)

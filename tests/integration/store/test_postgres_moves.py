@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from tests.contract.store.routed_words import CHAIN, Nodes, answer, begin, data_of, move, moved, sent_to, to_nodes
+from tests.contract.store.routed_words import CHAIN, Nodes, answer, begin, data_of, move, moved, pay, sent_to, to_nodes
 from tests.contract.store.words import NOW_MS
 
 from canoa.errors import StoreUnreachable
@@ -14,7 +14,7 @@ from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import Verdict
 from canoa.store.postgres import PostgresStore
 from canoa.store.postgres_link import MetAnother
-from canoa.store.routed_port import HOLD_OWED_MS, Paid
+from canoa.store.routed_port import HOLD_OWED_MS
 from canoa.vocabulary import NodeId
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def test_a_task_that_is_remembered_is_moved_by_one_statement_each(
 
         await move(store, begin("a", CHAIN))
         await move(store, answer("a.0.1.1", "x"))
-        await moved(store, answer("a.1.1.1", "y"), Paid(key="a.1.1.1"))
+        await moved(store, answer("a.1.1.1", "y"), paid=["a.1.1.1"])
         done = await move(store, answer("a.2.1.1", "z"))
 
     assert (done.outcome, len(sent)) == (Outcome.OK, 4)
@@ -73,9 +73,9 @@ async def test_payments_that_delete_nothing_yet_cost_no_statement(
     with monkeypatch.context() as counting:
         sent = count_statements(store, counting)
 
-        await move(store, Paid(key="a.0.1.1"))
+        await pay(store, "a.0.1.1")
         assert sent == []
-        await move(store, Paid(key="b.0.1.1"))
+        await pay(store, "b.0.1.1")
 
     assert len(sent) == 1
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy.schema import CreateTable
 from tests.contract.store.routed_words import (
     CHAIN,
     SINGLE,
@@ -25,21 +23,22 @@ from tests.contract.store.routed_words import (
     rerun,
 )
 from tests.contract.store.words import NOW_MS
+from tests.unit.store.empty_tables import empty_tables
 
 from canoa.errors import WrongUse
 from canoa.execution.plan import Given, Plan, Source, Step
 from canoa.store import sqlite_routed
 from canoa.store.outlines import MAX_BYTES, MAX_OUTLINES, USED_EVERY_MS, Outlines
 from canoa.store.routed_notes import Notes
-from canoa.store.routed_port import DEFAULT_SETTINGS, Paid
+from canoa.store.routed_port import DEFAULT_SETTINGS
 from canoa.store.schema import metadata, owed
 from canoa.store.sqlite_owed import FREE_OWED, take_owed
 from canoa.vocabulary import ActionName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from canoa.store.routed_port import Move, Moved
+
+    Group: TypeAlias = tuple[list[Move], list[str]]
 
 NAMES = st.sampled_from("ab")
 REQUESTS = st.builds(
@@ -58,35 +57,32 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(lambda name, step: due(name, step, NOW_MS + 40_000), NAMES, st.integers(0, 3)),
     st.builds(cancel, NAMES),
     st.builds(rerun, NAMES),
-    st.builds(lambda key: Paid(key=key), REQUESTS),
 )
+GROUPS = st.lists(st.tuples(st.lists(MOVES, max_size=8), st.lists(REQUESTS, max_size=2)), max_size=5)
+"""Moves, and what was paid before them."""
 
 
-@contextmanager
-def tables() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        for table in metadata.sorted_tables:
-            connection.execute(str(CreateTable(table).compile(dialect=sa.create_engine("sqlite://").dialect)))
-        yield connection
-
-
-def advanced(connection: sqlite3.Connection, group: list[Move], notes: Notes, route: Nodes) -> list[Moved]:
+def advanced(
+    connection: sqlite3.Connection, group: list[Move], notes: Notes, route: Nodes, *, paid: list[str] | None = None
+) -> list[Moved]:
     done: list[Moved] = []
-    for ledger in sqlite_routed.advance(connection, group, notes=notes, route=route, settings=DEFAULT_SETTINGS):
+    for ledger in sqlite_routed.advance(
+        connection, group, paid=paid or [], notes=notes, route=route, settings=DEFAULT_SETTINGS
+    ):
         ledger.settle()
         done += ledger.answers()
     return done
 
 
-def outcome_of(groups: list[list[Move]], *, is_forgetful: bool = False) -> tuple[list[Any], dict[str, list[Any]]]:
+def outcome_of(groups: list[Group], *, is_forgetful: bool = False) -> tuple[list[Any], dict[str, list[Any]]]:
     """What each move did, and everything that is in the tables afterwards."""
     notes, route = Notes(), Nodes("gw-7")
-    with tables() as connection:
+    with empty_tables() as connection:
         done: list[Moved] = []
-        for group in groups:
+        for group, paid in groups:
             if is_forgetful:
                 notes.memory.clear()
-            done += advanced(connection, group, notes, route)
+            done += advanced(connection, group, notes, route, paid=paid)
         rows = {
             table.name: connection.execute(f"SELECT * FROM {table.name} ORDER BY 1, 2").fetchall()
             for table in metadata.sorted_tables
@@ -97,24 +93,23 @@ def outcome_of(groups: list[list[Move]], *, is_forgetful: bool = False) -> tuple
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.lists(MOVES, max_size=8), max_size=5))
-def test_a_group_does_what_its_moves_do_one_after_the_other(groups: list[list[Move]]) -> None:
-    # A message is owed once its group is written: `Paid` speaks of what was there before.
-    groups = [sorted(group, key=lambda move: not isinstance(move, Paid)) for group in groups]
+@given(GROUPS)
+def test_a_group_does_what_its_moves_do_one_after_the_other(groups: list[Group]) -> None:
+    one_by_one = [each for group, paid in groups for each in [([], paid), *(([move], []) for move in group)]]
 
-    assert outcome_of(groups) == outcome_of([[move] for group in groups for move in group])
+    assert outcome_of(groups) == outcome_of(one_by_one)
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.lists(MOVES, max_size=8), max_size=5))
-def test_what_is_remembered_is_what_is_stored(groups: list[list[Move]]) -> None:
+@given(GROUPS)
+def test_what_is_remembered_is_what_is_stored(groups: list[Group]) -> None:
     assert outcome_of(groups) == outcome_of(groups, is_forgetful=True)
 
 
 @pytest.mark.parametrize("is_loaded", [False, True])
 def test_the_errors_of_a_task_count_as_memory_also_if_it_was_loaded(is_loaded: bool) -> None:
     notes, route = Notes(), Nodes("gw-7", retries=3)
-    with tables() as connection:
+    with empty_tables() as connection:
         advanced(connection, [begin("a")], notes, route)
         advanced(connection, [failed("a.0.1.1", "x" * 1000)], notes, route)
         if is_loaded:
@@ -132,7 +127,7 @@ def test_a_plan_that_could_never_end_is_refused(after: tuple[tuple[str, ...], ..
     )
 
     with pytest.raises(WrongUse, match="order"):
-        outcome_of([[begin("t", Plan(name="bad", steps=steps))]])
+        outcome_of([([begin("t", Plan(name="bad", steps=steps))], [])])
 
 
 def test_only_the_plans_that_are_in_use_are_remembered() -> None:

@@ -1,0 +1,65 @@
+"""As many rows as come, whatever sizes the statements have."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from canoa.store.sqlite_rows import SIZES, Lookup, Rows, cut, replacing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COUNTS = [0, 1, 7, 8, 63, 64, 65, 200, 3 * 64 + 5 * 8 + 3]
+NEW = Rows("pets", ["id", "name", "age"])
+RENAMED = Rows("pets", ["id", "name", "age"], then=replacing(["id"], ["name"]))
+KNOWN = Lookup("SELECT id, name FROM pets", "id")
+
+
+@pytest.fixture
+def pets() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE pets (id TEXT PRIMARY KEY, name TEXT, age INTEGER NOT NULL)")
+        yield connection
+
+
+def rows_of(pets: sqlite3.Connection) -> list[tuple[str, str, int]]:
+    return pets.execute("SELECT id, name, age FROM pets ORDER BY rowid").fetchall()
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_every_row_belongs_to_one_statement(count: int) -> None:
+    cuts = list(cut(count))
+
+    assert [row for at, size in cuts for row in range(at, at + size)] == list(range(count))
+    assert {size for _, size in cuts} <= set(SIZES)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_all_rows_are_written_in_their_order(pets: sqlite3.Connection, count: int) -> None:
+    rows = [(f"{number}", f"pet {number}", number) for number in range(count)]
+
+    NEW.write(pets, rows)
+
+    assert rows_of(pets) == rows
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_rows_that_are_there_get_new_values_where_named(pets: sqlite3.Connection, count: int) -> None:
+    NEW.write(pets, [(f"{number}", "old", number) for number in range(count)])
+
+    RENAMED.write(pets, [(f"{number}", "new", -1) for number in range(count)])
+
+    assert rows_of(pets) == [(f"{number}", "new", number) for number in range(count)]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_keys_find_the_rows_that_are_there(pets: sqlite3.Connection, count: int) -> None:
+    NEW.write(pets, [(f"{number}", f"pet {number}", number) for number in range(count)])
+
+    found = KNOWN.rows(pets, [f"{number}" for number in range(2 * count)])
+
+    assert sorted(found) == sorted((f"{number}", f"pet {number}") for number in range(count))
