@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
@@ -36,6 +35,8 @@ from canoa.store.sqlite_owed import FREE_OWED, take_owed
 from canoa.vocabulary import ActionName
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from canoa.store.routed_port import Move, Moved
 
     Group: TypeAlias = tuple[list[Move], list[str]]
