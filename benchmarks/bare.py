@@ -93,10 +93,13 @@ class Link:
                 if len(self.unread) > end:
                     payload, self.unread = self.unread[HEAD.size : end], self.unread[end + 1 :]
                     return payload
-            received = self.socket.recv(RECEIVE_BYTES)
-            if not received:
-                raise ConnectionError("the broker closed the connection")
-            self.unread += received
+            self.unread += self._received()
+
+    def _received(self) -> bytes:
+        received = self.socket.recv(RECEIVE_BYTES)
+        if not received:
+            raise ConnectionError("the broker closed the connection")
+        return received
 
     def ask(self, request: bytes) -> bytes:
         self.socket.sendall(request)
@@ -127,7 +130,7 @@ class Link:
         """Consume: the bodies that each `recv` completes, for ever. They fit in one frame."""
         no_ack = b"\0" if is_acking else b"\2"
         self.ask(method(1, 60, 10, struct.pack(">IHB", 0, prefetch, 0)))
-        self.ask(method(1, 60, 20, b"\0\0" + short(queue) + short("limit") + no_ack + long(b"")))
+        self.ask(method(1, 60, 20, b"\0\0" + short(queue) + short("bare") + no_ack + long(b"")))
         unread = self.unread
         while True:
             position, bodies = 0, []
@@ -142,7 +145,7 @@ class Link:
             unread = unread[position:]
             if bodies:
                 yield bodies
-            unread += self.socket.recv(RECEIVE_BYTES)
+            unread += self._received()
 
     def delete(self, queue: str) -> None:
         """Remove it with all it holds; one that does not exist is fine."""

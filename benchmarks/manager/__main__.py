@@ -12,7 +12,7 @@ from benchmarks import bare, environment, rows, services
 from benchmarks.keep.stores import Stores
 from benchmarks.manager import contestants, crowd, deciding, limits, plan, scaling, talking
 from benchmarks.record import Record, chosen
-from benchmarks.rows import OURS
+from benchmarks.rows import LIMIT, OURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from benchmarks.manager.scaling import Scaled
 
 CELERY = "celery"
-LIMIT = "limit"
 RIVALS = [CELERY, LIMIT]
 ONE = "one manager"
 OF_CELERY = {contestants.CELERY_RPC: (plan.GATHER, plan.CALL), contestants.CELERY_REDIS: (plan.CHAIN, plan.FANOUT)}

@@ -1,5 +1,6 @@
 """What time it is: a need that rules and drivers take as an argument, so that tests can move it.
 
+Also how stamps that travel become times that people read.
 `SystemClock` is the real one; `canoa.testing.VirtualClock` stands still until it is told to move. Waiting is not here:
 that belongs to the event loop.
 """

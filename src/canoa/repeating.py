@@ -36,7 +36,7 @@ class Errands:
         return task
 
     def stop(self) -> None:
-        """What they were for is not acknowledged: another recorder sees to it."""
+        """What they were for is not acknowledged: another process sees to it."""
         for task in self._running:
             task.cancel()
 

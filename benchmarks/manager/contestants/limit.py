@@ -99,6 +99,7 @@ def manage() -> None:
     """Until killed."""
     store = _store(Path(urlsplit(environment.store_url()).path))
     link = bare.Link(environment.broker_url())
+    link.declare(NODE)  # the worker may begin later
     link.declare(QUEUE)
     left: dict[int, int] = {}  # answers of a stage that are missing, by task
     tag = 0

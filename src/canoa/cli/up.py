@@ -13,6 +13,7 @@ from canoa.cli.listening import listener, shown_url
 from canoa.cli.loading import load_app, needs_extra
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.cli.worker import BrokerUrl, LayerName, NodeName, Site, Target
+from canoa.clock import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +66,6 @@ def up(
 
         with needs_extra("canoa up", "server"):
             from canoa.api.server import serving_api
-            from canoa.clock import now_ms
             from canoa.manager.hosting import hosting
         app = load_app(target, broker)
 

@@ -31,7 +31,8 @@ keeps them longer in the broker's memory."""
 
 SETTLE_AT: Final = 250
 SETTLE_AT_BYTES: Final = 1024 * 1024
-"""As many, or as much of them, are not kept in hand any longer: well below what the broker sends ahead."""
+"""As many, or as much of them, are not kept in hand any longer: the broker sends no more than a thousand ahead, and
+holds what it has sent."""
 
 
 class Kept:
@@ -114,12 +115,12 @@ class Replies:
         self._unsettled = delivery
         self._unsettled_count += 1
         self._unsettled_bytes += len(delivery.message.body)
-        if self._unsettled_count >= SETTLE_AT or self._unsettled_bytes >= SETTLE_AT_BYTES:
-            self.settle()
         if is_bundle(delivery.message):
             self._take_all(delivery.message)
         else:
             self._take(delivery.message)
+        if self._unsettled_count >= SETTLE_AT or self._unsettled_bytes >= SETTLE_AT_BYTES:
+            self.settle()
 
     def _take_all(self, bundle: Message) -> None:
         try:

@@ -44,7 +44,7 @@ class Moving:
     ) -> None:
         self._after = after
         self._loop = asyncio.get_running_loop()
-        self._door = _Door(store, route, settings)
+        self._door = _Door(store, route, settings, on_returned=self._pay_soon)
         self._moves: Grouping[Move, Moved] = Grouping(self._door, after=after)
         self._paying: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -73,11 +73,9 @@ class Moving:
 
     def pay(self, keys: Iterable[str]) -> None:
         """They were sent: written with the moves that come next, or alone if none do."""
-        if self._is_closed:
-            return  # they are sent once more: harmless
-        self._door.paid += keys
-        if self._paying is None:
-            self._paying = self._loop.call_later(PAY_WITHIN_S, self._pay)
+        if not self._is_closed:  # otherwise they are sent once more: harmless
+            self._door.paid += keys
+            self._pay_soon()
 
     async def aclose(self) -> None:
         """What was given before is still written."""
@@ -100,9 +98,15 @@ class Moving:
         finally:
             _resolve(answered, answers)
 
+    def _pay_soon(self) -> None:
+        if self._door.paid and self._paying is None and not self._is_closed:
+            self._paying = self._loop.call_later(PAY_WITHIN_S, self._pay)
+
     def _pay(self) -> None:
         self._paying = None
-        if self._door.paid:
+        if self._moves.has_waiting:  # they go along
+            self._pay_soon()
+        elif self._door.paid:
             self._moves.post_all((), self._on_paid)
 
     def _on_paid(self, answer: Sequence[Moved] | CanoaError) -> None:
@@ -112,25 +116,31 @@ class Moving:
             door.paid = []  # they are sent once more: harmless
         elif isinstance(answer, CanoaError):
             log.warning("payments_wait", payments=len(door.paid), reason=str(answer))
-        if door.paid and self._paying is None and not self._is_closed:
-            self._paying = self._loop.call_later(PAY_WITHIN_S, self._pay)
+        self._pay_soon()
 
 
 class _Door:
-    """Into the store: every group takes along the payments that wait."""
+    """Into the store: every group takes along the payments that wait. `on_returned`: some must be said again."""
 
-    def __init__(self, store: RoutedStore, route: Route, settings: StepSettings) -> None:
+    def __init__(
+        self, store: RoutedStore, route: Route, settings: StepSettings, *, on_returned: Callable[[], None]
+    ) -> None:
         self._store = store
         self._route = route
         self._settings = settings
+        self._on_returned = on_returned
         self.paid: list[str] = []
 
     async def apply(self, moves: Sequence[Move]) -> Sequence[Moved]:
         paid, self.paid = self.paid, []
         try:
             return await self._store.advance(moves, self._route, paid=paid, settings=self._settings)
-        except BaseException:
+        except (CanoaError, asyncio.CancelledError):
             self.paid += paid
+            self._on_returned()
+            raise
+        except Exception as exc:  # perhaps over these, for ever: they are sent once more, which is harmless
+            log.error("payments_not_kept", payments=len(paid), reason=repr(exc))
             raise
 
 

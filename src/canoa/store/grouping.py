@@ -59,6 +59,11 @@ class Grouping(Generic[C, A]):
         self._waiting.append((change, on_answer))
         self._start()
 
+    @property
+    def has_waiting(self) -> bool:
+        """Something goes with the next group."""
+        return bool(self._waiting)
+
     def _start(self) -> None:
         if self._writing is None:
             self._writing = self._loop.create_task(self._write(), name="store.write")
@@ -143,7 +148,7 @@ class GroupWriter(Grouping[Change, Answer]):
 def _about(change: object) -> str:
     """Its kind and whose it is, the same whenever it is brought again."""
     about = getattr(change, "task", None) or getattr(change, "letter", None) or change
-    ids = (getattr(about, each, None) for each in ("task_id", "id", "step", "key", "seq"))
+    ids = (getattr(about, each, None) for each in ("task_id", "id", "step", "seq"))
     return " ".join([type(change).__name__, *(str(each) for each in ids if each is not None)])
 
 

@@ -68,7 +68,6 @@ def apply(connection: sqlite3.Connection, changes: Sequence[Change]) -> list[Ans
 
 
 def _load(connection: sqlite3.Connection, needs: Needs) -> Ledger:
-    # Row by row: as fast as one statement over a list, and exact for whatever an id may hold.
     found: list[TaskRecord] = []
     for task_id in needs.tasks:
         select = _SELECT_TASK_WITH_MESSAGE if task_id in needs.messages else _SELECT_TASK

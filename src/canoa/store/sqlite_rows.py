@@ -1,5 +1,5 @@
-"""Many rows with few statements: SQLite works through all rows of one without the interpreter's lock, so that the event
-loop goes on meanwhile. Row by row, it would have to get that lock back after every one.
+"""Many rows with few statements: SQLite writes all rows of one without the interpreter's lock, so that the event loop
+goes on meanwhile. Row by row, it would have to get that lock back after every one.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
 
-SIZES: Final = (64, 8, 1)
-"""Rows in one statement, of which there is one per size: more sizes fit better, and must each be prepared once."""
+SIZES: Final = (50, 8, 1)
+"""Rows in one statement, of which there is one per size: more sizes fit better, and must each be prepared once. With 17
+columns the largest stays below the 999 values that every SQLite takes."""
 
 
 def cut(length: int) -> Iterator[tuple[int, int]]:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from canoa.broker.port import Message, Publication
+from canoa.client import replies as replies_module
 from canoa.client.handle import Handle
 from canoa.client.metrics import METRICS
 from canoa.client.replies import Kept, Replies
@@ -120,3 +121,53 @@ async def test_a_bundle_that_cannot_be_read_is_counted_and_ends_no_handle(
     assert (METRICS.refused, handle.is_done) == (1, False)
     answered(replies, "1")
     assert await handle.result() == 1
+
+
+# --- Acknowledging ----------------------------------------------------------------------------------------------
+
+
+class Acknowledged:
+    """A consumer that remembers through which reply it was told to settle."""
+
+    def __init__(self) -> None:
+        self.through: list[str | None] = []
+
+    def settle_through(self, delivery: Any) -> bool:
+        self.through.append(delivery.message.message_id)
+        return True
+
+
+def reply(name: str, body: bytes = b"1") -> Any:
+    return Reply(Message(body=body, message_id=name, correlation_id=name))
+
+
+def heard_by(replies: Replies) -> Acknowledged:
+    consumer = Acknowledged()
+    replies.consumer = cast("Any", consumer)
+    return consumer
+
+
+async def test_replies_are_acknowledged_together_a_moment_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replies_module, "SETTLE_AFTER_S", 0.01)
+    replies = Replies(1000)
+    consumer = heard_by(replies)
+
+    for name in "abc":
+        replies.on_reply(reply(name))
+    at_once = list(consumer.through)
+    await asyncio.sleep(0.05)
+
+    assert (at_once, consumer.through) == ([], ["c"])
+
+
+@pytest.mark.parametrize(("count", "body"), [(replies_module.SETTLE_AT, b"1"), (4, b"x" * 300_000)])
+async def test_many_or_large_replies_are_acknowledged_at_once(count: int, body: bytes) -> None:
+    replies = Replies(1000)
+    consumer = heard_by(replies)
+
+    for number in range(count):
+        replies.on_reply(reply(f"{number}", body))
+    through = list(consumer.through)
+    replies.on_reply(reply("next"))
+
+    assert (through, consumer.through) == ([f"{count - 1}"], through)

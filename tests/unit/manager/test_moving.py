@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from canoa.errors import CanoaError, StoreUnreachable, WrongUse
+from canoa.errors import StoreUnreachable, WrongUse
 from canoa.execution.step_moves import CancelTask, Verdict
 from canoa.manager import moving
 from canoa.manager.moving import Moving
@@ -26,7 +26,7 @@ class Book:
     def __init__(self) -> None:
         self.groups: list[list[Move]] = []
         self.paid: list[str] = []
-        self.trouble: CanoaError | None = None
+        self.trouble: Exception | None = None
         self.is_written = asyncio.Event()
         self.is_refused = asyncio.Event()
         self.may_write = asyncio.Event()
@@ -99,6 +99,58 @@ async def test_payments_that_nothing_goes_along_with_are_written_soon(monkeypatc
     assert book.paid == list("abc")
 
 
+async def test_payments_wait_for_the_moves_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "PAY_WITHIN_S", 0.01)
+    book = Book()
+    moves = new_moving(book)
+    book.may_write.clear()
+    first = asyncio.ensure_future(moves.apply(move("1")))
+    await asyncio.sleep(0.01)
+    second = asyncio.ensure_future(moves.apply(move("2")))
+    moves.pay(["key"])
+    await asyncio.sleep(0.05)  # its time comes while a move waits
+
+    book.may_write.set()
+    await asyncio.gather(first, second)
+
+    assert (book.groups, book.paid) == ([[move("1")], [move("2")]], ["key"])
+
+
+async def test_payments_over_which_a_store_breaks_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "PAY_WITHIN_S", 0.01)
+    book = Book()
+    moves = new_moving(book)
+    book.trouble = RuntimeError("a bug")
+    moves.pay(["bad"])
+    await asyncio.wait_for(book.is_refused.wait(), 5)
+
+    book.trouble = None
+    await moves.apply(move("1"))
+
+    assert (book.groups, book.paid) == ([[move("1")]], [])
+
+
+async def test_payments_of_a_group_that_failed_are_said_again_though_nothing_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(moving, "PAY_WITHIN_S", 0.02)
+    book = Book()
+    moves = new_moving(book)
+    book.may_write.clear()
+    moves.pay(["key"])
+    only = asyncio.ensure_future(moves.apply(move("1")))
+    await asyncio.sleep(0.05)  # their time comes while they are on their way
+
+    book.trouble = StoreUnreachable("no link")
+    book.may_write.set()
+    with pytest.raises(StoreUnreachable):
+        await only
+    book.trouble = None
+
+    await asyncio.wait_for(book.is_written.wait(), 5)
+    assert book.paid == ["key"]
+
+
 async def test_payments_are_not_lost_with_a_group_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moving, "PAY_WITHIN_S", 0.01)
     book = Book()
@@ -125,7 +177,7 @@ async def test_a_payment_that_no_store_can_keep_is_given_up(monkeypatch: pytest.
     book.trouble = None
     await moves.apply(move("1"))
 
-    assert book.groups[-1] == [move("1")]
+    assert (book.groups, book.paid) == ([[move("1")]], [])
 
 
 async def test_all_or_nothing_is_one_group_and_each_is_told() -> None:
