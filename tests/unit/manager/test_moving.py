@@ -116,20 +116,6 @@ async def test_payments_wait_for_the_moves_that_wait(monkeypatch: pytest.MonkeyP
     assert (book.groups, book.paid) == ([[move("1")], [move("2")]], ["key"])
 
 
-async def test_payments_over_which_a_store_breaks_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "PAY_WITHIN_S", 0.01)
-    book = Book()
-    moves = new_moving(book)
-    book.trouble = RuntimeError("a bug")
-    moves.pay(["bad"])
-    await asyncio.wait_for(book.is_refused.wait(), 5)
-
-    book.trouble = None
-    await moves.apply(move("1"))
-
-    assert (book.groups, book.paid) == ([[move("1")]], [])
-
-
 async def test_payments_of_a_group_that_failed_are_said_again_though_nothing_follows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -166,11 +152,14 @@ async def test_payments_are_not_lost_with_a_group_that_failed(monkeypatch: pytes
     assert (book.groups, book.paid) == ([[move("2")]], ["key"])
 
 
-async def test_a_payment_that_no_store_can_keep_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("trouble", [WrongUse("a payment that no store can keep"), RuntimeError("a bug")])
+async def test_a_payment_over_which_the_store_fails_is_given_up(
+    trouble: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(moving, "PAY_WITHIN_S", 0.01)
     book = Book()
     moves = new_moving(book)
-    book.trouble = WrongUse("a payment that no store can keep")
+    book.trouble = trouble
     moves.pay(["bad"])
     await asyncio.wait_for(book.is_refused.wait(), 5)
 
