@@ -1,6 +1,7 @@
 """What happens to tasks, told to whoever listens: in this process at once, in others through the broker.
 
-Nothing is kept: who listens late, or too slowly, misses some, and is told so.
+Nothing is kept: who listens late, or too slowly, misses some, and is told so. Whoever listens lets the others know,
+since details that nobody wants need not be told: see `are_wanted`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,13 @@ RECORDED: Final = "recorded"
 
 PROGRESS_KEYS: Final = topology.progress_key("*")
 
+WANTED: Final = "wanted"
+"""The routing key by which those who have listeners say so."""
+
+SAY_EVERY_S: Final = 3.0
+WANTED_FOR_S: Final = 10.0
+"""After it was last said: three of those may get lost."""
+
 _events = msgspec.json.Decoder(list[Event])
 
 
@@ -51,10 +59,12 @@ class Events:
         self._listeners: dict[asyncio.Queue[Event], tuple[str | None, str | None]] = {}
         self._watchers: dict[str, set[asyncio.Event]] = {}
         self._untold: list[Event] = []
+        self._saying: asyncio.TimerHandle | None = None
+        self._wanted_until_s = float("-inf")  # elsewhere, by the loop's clock
 
     async def consume(self) -> Consumer:
         """Hear what others tell. `RECORDED` and progress come as lists of events."""
-        declared = topology.event_queue(self._own_id, RECORDED, PROGRESS_KEYS)
+        declared = topology.event_queue(self._own_id, RECORDED, PROGRESS_KEYS, WANTED)
         queue = f"canoa.events.{self._own_id}"
         return await self._broker.consume(queue, self._on_delivery, prefetch=100, topology=declared)
 
@@ -66,10 +76,17 @@ class Events:
                 self._loop.call_later(TELL_AFTER_S, self._tell_others)
             self._untold.append(event)
 
+    @property
+    def are_wanted(self) -> bool:
+        """Whether somebody listens, here or elsewhere. How tasks begin and end is told in any case."""
+        return bool(self._listeners) or self._loop.time() < self._wanted_until_s
+
     async def listen(self, *, task_id: str | None = None, action: str | None = None) -> AsyncGenerator[Event, None]:
         """Until the iteration is left."""
         queue: asyncio.Queue[Event] = asyncio.Queue(LISTENER_EVENTS)
         self._listeners[queue] = (task_id, action)
+        if self._is_shared and self._saying is None:
+            self._say_wanted()
         try:
             while True:
                 yield await queue.get()
@@ -103,9 +120,21 @@ class Events:
         to_all = Publication(message=message, exchange=topology.EVENTS, key=RECORDED, mandatory=False)
         self._broker.post(to_all, _ignored)
 
+    def _say_wanted(self) -> None:
+        self._saying = None
+        if self._listeners:
+            message = Message(body=b"", persistent=False, app_id=self._own_id)
+            self._broker.post(
+                Publication(message=message, exchange=topology.EVENTS, key=WANTED, mandatory=False), _ignored
+            )
+            self._saying = self._loop.call_later(SAY_EVERY_S, self._say_wanted)
+
     def _on_delivery(self, delivery: Delivery) -> None:
         delivery.settle()
         if delivery.message.app_id == self._own_id:
+            return
+        if delivery.key == WANTED:
+            self._wanted_until_s = self._loop.time() + WANTED_FOR_S
             return
         try:
             events = _events.decode(delivery.message.body)

@@ -26,13 +26,13 @@ from canoa.wire.ids import new_task_id
 from canoa.wire.sapparchi import parse_request_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from canoa.broker.events import Events
     from canoa.broker.port import Broker
     from canoa.execution.step_moves import Route, Verdict
     from canoa.execution.step_settings import StepSettings
-    from canoa.store.routed_port import Due, FullStore, Move, Moved
+    from canoa.store.routed_port import Due, FullStore, Move, Moved, Owed
 
 log = get_logger(__name__)
 
@@ -60,8 +60,10 @@ class Dispatch:
         self._broker = broker
         self._store = store
         self._on_moved = on_moved
+        self._loop = asyncio.get_running_loop()
+        self._moved: list[tuple[Move, Moved]] = []  # in this turn of the loop
         self._telling = Telling(events, self.stats)
-        self.moving = Moving(store, route, self._after, settings=steps)
+        self.moving = Moving(store, route, self._after, ahead=self._send_ahead, settings=steps)
         self.sender = Sender(broker, store, self.moving, stats=self.stats, takes_bundles=takes_bundles)
         self.answers = Answers(self.moving, self.sender, stats=self.stats, limit_bytes=limit_bytes)
         self.intake = Intake(
@@ -117,15 +119,26 @@ class Dispatch:
         await self.timers.stop()
         await self.moving.aclose()
 
+    def _send_ahead(self, attempts: Sequence[Owed]) -> None:
+        self.sender.send(attempts)
+
     def _after(self, move: Move, moved: Moved) -> None:
-        self.stats.written()
+        """What somebody waits for leaves in this turn of the loop; whatever else a move means comes in the next."""
         self.sender.send(moved.owed)
-        if moved.due_ms:
-            self.timers.note(moved.due_ms)
-        if moved.cancel:
-            self._call_off(moved.cancel)
-        self._on_moved(move, moved)
-        self._telling.on_moved(move, moved)
+        if not self._moved:
+            self._loop.call_soon(self._look_back)
+        self._moved.append((move, moved))
+
+    def _look_back(self) -> None:
+        written, self._moved = self._moved, []
+        self.stats.written()
+        for move, moved in written:
+            if moved.due_ms:
+                self.timers.note(moved.due_ms)
+            if moved.cancel:
+                self._call_off(moved.cancel)
+            self._on_moved(move, moved)
+            self._telling.on_moved(move, moved)
 
     def _call_off(self, request_ids: Iterable[str]) -> None:
         """Who does not hear it works in vain: the answer will be late."""

@@ -13,14 +13,14 @@ from canoa.errors import CanoaError
 from canoa.logs import get_logger
 from canoa.repeating import is_lasting
 from canoa.store.grouping import Grouping
-from canoa.store.routed_port import DEFAULT_SETTINGS
+from canoa.store.routed_port import DEFAULT_SETTINGS, DecidesAhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from canoa.execution.step_moves import Route
     from canoa.execution.step_settings import StepSettings
-    from canoa.store.routed_port import Move, Moved, RoutedStore
+    from canoa.store.routed_port import Move, Moved, Owed, RoutedStore
 
 log = get_logger(__name__)
 
@@ -32,7 +32,7 @@ more of it again should this process be killed."""
 
 
 class Moving:
-    """`after` hears every move that was written, before whoever gave it does."""
+    """`after` hears every move that was written, before whoever gave it does; `ahead` what may be sent before."""
 
     def __init__(
         self,
@@ -40,12 +40,14 @@ class Moving:
         route: Route,
         after: Callable[[Move, Moved], None],
         *,
+        ahead: Callable[[Sequence[Owed]], None],
         settings: StepSettings = DEFAULT_SETTINGS,
     ) -> None:
         self._after = after
         self._loop = asyncio.get_running_loop()
-        self._door = _Door(store, route, settings, on_returned=self._pay_soon)
-        self._moves: Grouping[Move, Moved] = Grouping(self._door, after=after)
+        self._door = _Door(store, route, settings, ahead=ahead, on_returned=self._pay_soon)
+        start = self._door.start if isinstance(store, DecidesAhead) else None
+        self._moves: Grouping[Move, Moved] = Grouping(self._door, after=after, start=start)
         self._paying: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -123,9 +125,16 @@ class _Door:
     """Into the store: every group takes along the payments that wait. `on_returned`: some must be said again."""
 
     def __init__(
-        self, store: RoutedStore, route: Route, settings: StepSettings, *, on_returned: Callable[[], None]
+        self,
+        store: RoutedStore,
+        route: Route,
+        settings: StepSettings,
+        *,
+        ahead: Callable[[Sequence[Owed]], None],
+        on_returned: Callable[[], None],
     ) -> None:
         self._store = store
+        self._ahead = ahead
         self._route = route
         self._settings = settings
         self._on_returned = on_returned
@@ -142,6 +151,32 @@ class _Door:
         except Exception as exc:  # perhaps over these, for ever: they are sent once more, which is harmless
             log.error("payments_not_kept", payments=len(paid), reason=repr(exc))
             raise
+
+    def start(self, moves: Sequence[Move], on_end: Callable[[Sequence[Moved] | Exception], None]) -> None:
+        """Of a store that decides ahead."""
+        assert isinstance(self._store, DecidesAhead)
+        paid, self.paid = self.paid, []
+        self._store.start_advance(
+            moves,
+            self._route,
+            paid=paid,
+            settings=self._settings,
+            ahead=self._ahead,
+            on_end=partial(self._on_end, paid, on_end),
+        )
+
+    def _on_end(
+        self,
+        paid: list[str],
+        on_end: Callable[[Sequence[Moved] | Exception], None],
+        answers: Sequence[Moved] | Exception,
+    ) -> None:
+        if isinstance(answers, CanoaError):
+            self.paid += paid
+            self._on_returned()
+        elif isinstance(answers, Exception):
+            log.error("payments_not_kept", payments=len(paid), reason=repr(answers))
+        on_end(answers)
 
 
 def _resolve(answered: asyncio.Future[T], answer: T) -> None:

@@ -42,11 +42,24 @@ class Applies(Protocol[C_contra, A_co]):
 
 class Grouping(Generic[C, A]):
     """Answers in the order in which the changes came. What was given before `aclose` is still written. `after` hears
-    every change that was posted and written, before whoever posted it does."""
+    every change that was posted and written, before whoever posted it does.
 
-    def __init__(self, store: Applies[C, A], *, after: Callable[[C, A], None] | None = None) -> None:
+    `start`: of a store that takes the next group before it has answered for the last. It gets what comes first in a
+    turn of the loop at once, and what follows together."""
+
+    def __init__(
+        self,
+        store: Applies[C, A],
+        *,
+        after: Callable[[C, A], None] | None = None,
+        start: Callable[[Sequence[C], Callable[[Sequence[A] | Exception], None]], None] | None = None,
+    ) -> None:
         self._store = store
         self._after = after
+        self._start_with = start
+        self._started = 0  # groups that are not answered
+        self._is_gathering = False  # until the end of this turn of the loop
+        self._all_answered = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[C, Callable[[A | CanoaError], None]]] = deque()
         self._whole: deque[tuple[Sequence[C], Callable[[Sequence[A] | CanoaError], None]]] = deque()
@@ -57,7 +70,12 @@ class Grouping(Generic[C, A]):
         """Write it with the next group; `on_answer` hears the store's answer, or why it was not
         written: an error that is another change's own is not told."""
         self._waiting.append((change, on_answer))
-        self._start()
+        if self._start_with is None:
+            self._start()
+        elif not self._is_gathering:
+            self._is_gathering = True
+            self._loop.call_soon(self._end_turn)
+            self._give(self._start_with)
 
     @property
     def has_waiting(self) -> bool:
@@ -79,12 +97,78 @@ class Grouping(Generic[C, A]):
 
     def post_all(self, changes: Sequence[C], on_answer: Callable[[Sequence[A] | CanoaError], None]) -> None:
         """As one group, all or nothing: for those who promise that to their own caller."""
-        self._whole.append((changes, on_answer))
-        self._start()
+        if self._start_with is None:
+            self._whole.append((changes, on_answer))
+            self._start()
+        else:
+            self._begin(self._start_with, changes, partial(self._on_all_answers, changes, on_answer))
 
     async def aclose(self) -> None:
         while self._writing is not None:
             await asyncio.wait([self._writing])
+        while self._waiting or self._started:
+            self._all_answered.clear()
+            await self._all_answered.wait()
+
+    # --- A store that takes the next before it has answered for the last ----------------------------------
+
+    def _end_turn(self) -> None:
+        self._is_gathering = False
+        if self._waiting and self._start_with is not None:
+            self._give(self._start_with)
+
+    def _give(self, start: Callable[[Sequence[C], Callable[[Sequence[A] | Exception], None]], None]) -> None:
+        while self._waiting:
+            group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
+            self._begin(start, [change for change, _ in group], partial(self._on_answers, group))
+
+    def _begin(
+        self,
+        start: Callable[[Sequence[C], Callable[[Sequence[A] | Exception], None]], None],
+        changes: Sequence[C],
+        on_end: Callable[[Sequence[A] | Exception], None],
+    ) -> None:
+        self._started += 1
+        try:
+            start(changes, on_end)
+        except Exception as exc:
+            on_end(exc)
+
+    def _on_answers(
+        self, group: Sequence[tuple[C, Callable[[A | CanoaError], None]]], answers: Sequence[A] | Exception
+    ) -> None:
+        if not isinstance(answers, Exception):
+            self._tell_all(group, answers)
+        elif isinstance(answers, StoreUnreachable | StoreFull | SettingError):
+            self._tell_all(group, [answers] * len(group))
+        else:
+            self._loop.create_task(self._write_again(group, answers), name="store.write")
+            return
+        self._answered()
+
+    async def _write_again(self, group: Sequence[tuple[C, Callable[[A | CanoaError], None]]], error: Exception) -> None:
+        """One by one: an error of one of them, or a bug of ours, may not hold up the others."""
+        changes = [change for change, _ in group]
+        self._tell_all(group, await self._answers_after(changes, error))
+        self._answered()
+
+    def _on_all_answers(
+        self,
+        changes: Sequence[C],
+        on_answer: Callable[[Sequence[A] | CanoaError], None],
+        answers: Sequence[A] | Exception,
+    ) -> None:
+        if isinstance(answers, Exception) and not isinstance(answers, CanoaError):
+            log.error("changes_not_written", changes=len(changes), exc_info=answers)
+            answers = _unknown(answers)
+        _tell(on_answer, answers)
+        self._answered()
+
+    def _answered(self) -> None:
+        self._started -= 1
+        self._all_answered.set()
+
+    # --- One group after the other --------------------------------------------------------------------------
 
     async def _write(self) -> None:
         # A task starts one turn later: whatever else happens in this turn of the loop may come along.
@@ -99,7 +183,11 @@ class Grouping(Generic[C, A]):
             changes, on_answers = self._whole.popleft()
             _tell(on_answers, await self._all_answers(changes))
         group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
-        answers = await self._answers([change for change, _ in group]) if group else []
+        self._tell_all(group, await self._answers([change for change, _ in group]) if group else [])
+
+    def _tell_all(
+        self, group: Sequence[tuple[C, Callable[[A | CanoaError], None]]], answers: Sequence[A | CanoaError]
+    ) -> None:
         for (change, on_answer), answer in zip(group, answers, strict=True):
             if self._after is not None and not isinstance(answer, CanoaError):
                 _tell(self._after, change, answer)
@@ -119,15 +207,19 @@ class Grouping(Generic[C, A]):
             answers = await self._store.apply(changes)
         except (StoreUnreachable, StoreFull, SettingError) as exc:
             return [exc] * len(changes)
-        except Exception as exc:  # of one change, or a bug of ours: neither may hold up the others
-            if len(changes) == 1:
-                return [exc if isinstance(exc, CanoaError) else self._failed(changes[0], exc)]
-            log.warning("group_written_one_by_one", changes=len(changes), reason=str(exc))
-            return [answer for change in changes for answer in await self._answers([change])]
+        except Exception as exc:
+            return await self._answers_after(changes, exc)
         if self._failures:
             for change in changes:
                 self._failures.pop(_about(change), None)
         return answers
+
+    async def _answers_after(self, changes: list[C], exc: Exception) -> Sequence[A | CanoaError]:
+        """Of one change, or a bug of ours: neither may hold up the others."""
+        if len(changes) == 1:
+            return [exc if isinstance(exc, CanoaError) else self._failed(changes[0], exc)]
+        log.warning("group_written_one_by_one", changes=len(changes), reason=str(exc))
+        return [answer for change in changes for answer in await self._answers([change])]
 
     def _failed(self, change: C, exc: Exception) -> CanoaError:
         """To be tried again, or for the last time."""

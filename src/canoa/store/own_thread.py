@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    _Work: TypeAlias = tuple[Callable[[], Any], asyncio.Future[Any]]
+    _OnEnd: TypeAlias = Callable[[Any, Exception | None], None]
+    _Work: TypeAlias = tuple[Callable[[], Any], _OnEnd]
 
 Result = TypeVar("Result")
 
@@ -24,13 +26,24 @@ class OwnThread:
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._open = 0  # given, and not ended
         Thread(target=self._run, name=name, daemon=True).start()
 
     def run(self, work: Callable[[], Result]) -> asyncio.Future[Result]:
         """Whoever cancels it does not stop it: the work is still done."""
         done: asyncio.Future[Result] = self._loop.create_future()
-        self._work.put((work, done))
+        self.start(work, partial(_tell, done))
         return done
+
+    def start(self, work: Callable[[], Any], on_end: Callable[[Any, Exception | None], None]) -> None:
+        """`on_end` hears of the result, or of what was raised, on the event loop."""
+        self._open += 1
+        self._work.put((work, on_end))
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing was given to it that has not ended."""
+        return not self._open
 
     def end(self) -> None:
         """After what it was given before."""
@@ -38,17 +51,21 @@ class OwnThread:
 
     def _run(self) -> None:
         while (given := self._work.get()) is not None:
-            work, done = given
+            work, on_end = given
             try:
                 result, error = work(), None
-            except BaseException as exc:
+            except Exception as exc:
                 result, error = None, exc
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(_tell, done, result, error)
-            del given, work, done, result, error  # while waiting, nothing is held
+                self._loop.call_soon_threadsafe(self._on_end, on_end, result, error)
+            del given, work, on_end, result, error  # while waiting, nothing is held
+
+    def _on_end(self, on_end: _OnEnd, result: object, error: Exception | None) -> None:
+        self._open -= 1
+        on_end(result, error)
 
 
-def _tell(done: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+def _tell(done: asyncio.Future[Any], result: object, error: Exception | None) -> None:
     if done.done():
         return
     if error is None:

@@ -34,9 +34,10 @@ _OK: Final = Outcome.OK.value
 
 
 class Messages:
-    """Of one group."""
+    """Of one group. `is_ahead`: attempts leave before the group is on disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_ahead: bool) -> None:
+        self._is_ahead = is_ahead
         self._duties: list[Duty] = []
         self.owed: list[Owed] = []
         self.latest_ms = 0  # when the last of them was owed
@@ -96,7 +97,7 @@ class Messages:
         except routed_messages.DeadlinePassed as exc:
             self._refuse(duty, Outcome.EXPIRED, str(exc))
         else:
-            self._owe(duty.answer, key, publication)
+            self._owe(duty.answer, key, publication, is_ahead=self._is_ahead)
 
     def _refuse(self, duty: Attempt, outcome: Outcome, error: str) -> None:
         now_ms = duty.answer.now_ms
@@ -121,9 +122,9 @@ class Messages:
             told = reply(unpack_message(duty.task.result), duty.queue)
             self._owe(duty.answer, _reply_key(duty.task, duty.queue), told)
 
-    def _owe(self, answer: Answer, key: str, publication: Publication) -> None:
+    def _owe(self, answer: Answer, key: str, publication: Publication, *, is_ahead: bool = False) -> None:
         owed = Owed(key=key, publication=publication)
-        answer.owed.append(owed)
+        (answer.sent if is_ahead else answer.owed).append(owed)
         self.owed.append(owed)
         if answer.now_ms > self.latest_ms:
             self.latest_ms = answer.now_ms

@@ -31,6 +31,7 @@ class Answer(msgspec.Struct, gc=False):
     now_ms: int
     effect: Effect
     task: TaskRecord | None = None
+    sent: list[Owed] = []  # left already, before it is on disk
     owed: list[Owed] = []
 
 
@@ -103,6 +104,7 @@ def moved(answer: Answer) -> Moved:
     effect = answer.effect
     return Moved(
         verdict=effect.verdict,
+        sent=tuple(answer.sent),
         owed=tuple(answer.owed),
         task_action=None if answer.task is None else ActionName(answer.task.action),
         node_id=effect.node_id,

@@ -29,7 +29,7 @@ from canoa.store.routed_messages import MAX_ERROR_CHARS
 from canoa.store.routed_port import HOLD_OWED_MS, Begin, Moved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from canoa.execution.step_moves import Route
     from canoa.execution.step_records import Outline
@@ -67,7 +67,8 @@ def _task_id(move: Move) -> str:
 
 
 class RoutedLedger:
-    """Takes moves one after the other. What must be written afterwards is in the attributes."""
+    """Takes moves one after the other. What must be written afterwards is in the attributes. `is_ahead`: the attempts
+    that it builds leave at once."""
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class RoutedLedger:
         route: Route,
         settings: StepSettings,
         random: Callable[[], float] = chance.random,
+        is_ahead: bool = False,
     ) -> None:
         self._tasks = dict(tasks)
         self._notes = notes
@@ -84,7 +86,7 @@ class RoutedLedger:
         self._settings = settings
         self._random = random
         self._courses: dict[str, Course] = {}  # of the tasks that were moved
-        self._messages = Messages()
+        self._messages = Messages(is_ahead=is_ahead)
         self._answers: list[Answer] = []
         self._changed: dict[str, TaskRecord] = {}
         self._with_result: set[str] = set()
@@ -125,15 +127,19 @@ class RoutedLedger:
     def version(self, task_id: str) -> int:
         return self._tasks[task_id].version
 
-    def close(self) -> None:
-        """After the last message was built: say what is to be written."""
+    def close(self, paid: Container[str] = ()) -> None:
+        """After the last message was built: say what is to be written. `paid`: keys of what need not be owed, since
+        the broker has it."""
         notes = self._notes
-        self.bills = notes.debts.new_bills(self._messages.owed, until_ms=self._messages.latest_ms + HOLD_OWED_MS)
+        closed = {*self._messages.closed}
+        owed = [each for each in self._messages.owed if each.key not in closed and each.key not in paid]
+        self.bills = notes.debts.new_bills(owed, until_ms=self._messages.latest_ms + HOLD_OWED_MS)
         self.spent = notes.debts.spent()
         self.plans = notes.outlines.to_write(self._plans.values())
         for course in self._courses.values():
             for step in course.touched.values():
                 if not step.is_stored:
+                    step.is_stored = True
                     self.new_steps.append(step)
                 elif step.is_ok:  # nothing happens to it afterwards: its output is new
                     self.ended_steps.append(step)
@@ -146,8 +152,6 @@ class RoutedLedger:
         notes.outlines.written(self.plans)
         notes.debts.wrote(self.bills, deleted=self.spent)
         notes.debts.pay(self._messages.closed)
-        for step in self.new_steps:
-            step.is_stored = True
         for task_id in (*self.new_tasks, *self._changed, *(task_id for task_id, _ in self.kept_tasks())):
             self._tasks[task_id].version = version
         notes.memory.take(self._tasks)
@@ -160,6 +164,13 @@ class RoutedLedger:
                 yield known
 
     # --- Moves --------------------------------------------------------------------------------------
+
+    def known(self, task_id: str) -> RoutedTask | None:
+        return self._tasks.get(task_id)
+
+    def know(self, tasks: Mapping[str, RoutedTask]) -> None:
+        """For the moves that come next."""
+        self._tasks.update(tasks)
 
     def asks_for_unsent(self, moves: Sequence[Move]) -> bool:
         """Whether these moves may end an attempt for want of an answer that others may have yet to send."""
@@ -174,9 +185,9 @@ class RoutedLedger:
     def take(self, moves: Sequence[Move]) -> None:
         self._answers += map(self._take, moves)
 
-    def answers(self) -> list[Moved]:
-        """One for each move, once everything is built."""
-        return [*map(moved, self._answers)]
+    def answers(self, since: int = 0) -> list[Moved]:
+        """One for each move, once everything is built; but for the first ones."""
+        return [*map(moved, self._answers[since:])]
 
     def _take(self, move: Move) -> Answer:
         match move:

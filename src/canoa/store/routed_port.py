@@ -6,7 +6,7 @@ tasks, like any other, so whoever lists, awaits or forgets tasks need not know h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -31,7 +31,7 @@ from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
 from canoa.wire.sapparchi import ActionLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 HOLD_OWED_MS: Final = 10_000
 """How long whoever advanced a task has for sending what that left to be sent."""
@@ -87,9 +87,10 @@ Move: TypeAlias = Begin | StepEnd | StepLost | StepDue | CancelTask | Rerun
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a move did. `owed` was written with it: send it now, then say that it is paid."""
+    """What a move did. `owed` was written with it: send it now, then say that it is paid. `sent`: what left before."""
 
     verdict: Verdict
+    sent: tuple[Owed, ...] = ()
     owed: tuple[Owed, ...] = ()
     task_action: ActionName | None = None  # what the task runs: its plan's name
     node_id: NodeId | None = None  # whose attempt it was
@@ -216,6 +217,28 @@ class RoutedStore(Protocol):
         """Apply the rules of `execution/health.py` under a lock; gives the rows that changed."""
 
     async def breakers(self) -> list[BreakerRow]: ...
+
+
+OnMoved: TypeAlias = "Callable[[list[Moved] | Exception], None]"
+
+
+@runtime_checkable
+class DecidesAhead(Protocol):
+    """A store that knows what moves do before they are on disk, as long as no other program writes to it."""
+
+    def start_advance(
+        self,
+        moves: Sequence[Move],
+        route: Route,
+        *,
+        paid: Sequence[str],
+        settings: StepSettings,
+        ahead: Callable[[Sequence[Owed]], None],
+        on_end: OnMoved,
+    ) -> None:
+        """Like `advance`, for whoever does not wait. Moves are decided in the order in which they are given.
+        `ahead` gets the attempts at once: they may leave, and are `sent` in the answers. Should the moves not be
+        written, or be decided otherwise after all, these are answered late or twice, which is harmless."""
 
 
 class FullStore(Store, RoutedStore, Protocol):

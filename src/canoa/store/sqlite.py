@@ -5,21 +5,23 @@ One thread writes, another reads: see `sqlite_link.py`. What a batch does is dec
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from canoa.errors import SettingError
+from canoa.errors import SettingError, StoreUnreachable
 from canoa.store import ledger, reads, sqlite_batch, sqlite_catalogue, sqlite_limits, sqlite_owed, sqlite_routed
 from canoa.store.routed_debts import Taking
 from canoa.store.routed_notes import Notes
 from canoa.store.routed_port import DEFAULT_BREAKERS, DEFAULT_SETTINGS
 from canoa.store.routed_questions import RoutedReads
-from canoa.store.sqlite_link import SqliteLink
+from canoa.store.sqlite_ahead import Ahead
+from canoa.store.sqlite_link import SqliteLink, connect
 from canoa.store.sqlite_schema import bring_up_to_date
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from canoa.execution.health import BreakerSettings
@@ -34,8 +36,17 @@ if TYPE_CHECKING:
         Retention,
         Writes,
     )
-    from canoa.store.routed_ledger import RoutedLedger
-    from canoa.store.routed_port import BreakerRow, FullStore, HealthNote, Move, Moved, NodeRow, Owed
+    from canoa.store.routed_port import (
+        BreakerRow,
+        DecidesAhead,
+        FullStore,
+        HealthNote,
+        Move,
+        Moved,
+        NodeRow,
+        OnMoved,
+        Owed,
+    )
     from canoa.vocabulary import NodeId
 
 
@@ -49,6 +60,7 @@ class SqliteStore(RoutedReads):
         self._writer = SqliteLink(path, name="canoa-store-write")
         self._reader = SqliteLink(path, name="canoa-store-read")
         self._notes = Notes()
+        self._ahead: Ahead | None = None  # while it is open
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self._path)!r})"
@@ -65,11 +77,16 @@ class SqliteStore(RoutedReads):
             await self._writer.open()
             await self._writer.read(partial(bring_up_to_date, path=self._path))
             await self._reader.open()
+            await self._writer.read(partial(sqlite_routed.is_as_known, notes=self._notes))
+            self._ahead = Ahead(self._writer, connect(self._path), self._notes)
         except BaseException:
             await self.aclose()
             raise
 
     async def aclose(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            await ahead.aclose()
         # The reader first: whoever closes last also empties the write-ahead log, and only the writer should.
         await self._reader.aclose()
         await self._writer.aclose()
@@ -81,22 +98,19 @@ class SqliteStore(RoutedReads):
     # --- Changes ------------------------------------------------------------------------------------
 
     async def apply(self, changes: Sequence[Change]) -> list[Answer]:
-        def work(connection: sqlite3.Connection) -> list[Answer]:
+        async with self._routed().alone():
             self._notes.memory.take(ledger.needs_of(changes).tasks)  # they change without their managers
-            return sqlite_batch.apply(connection, changes)
-
-        return await self._writer.write(work)
+            return await self._writer.write(partial(sqlite_batch.apply, changes=changes))
 
     async def take_outbox(self, *, now_ms: int, limit: int, for_ms: int) -> list[OutboxRow]:
         work = partial(sqlite_limits.take_outbox, now_ms=now_ms, limit=limit, for_ms=for_ms)
         return await self._writer.write(work)
 
     async def forget(self, retention: Retention, *, now_ms: int, limit: int) -> int:
-        def work(connection: sqlite3.Connection) -> int:
+        work = partial(sqlite_limits.forget, retention=retention, now_ms=now_ms, limit=limit)
+        async with self._routed().alone():
             self._notes.memory.clear()
-            return sqlite_limits.forget(connection, retention, now_ms=now_ms, limit=limit)
-
-        return await self._writer.write(work)
+            return await self._writer.write(work)
 
     async def _ask(self, asked: reads.Asked | None) -> list[reads.Row]:
         if asked is None:
@@ -117,13 +131,35 @@ class SqliteStore(RoutedReads):
         paid: Sequence[str] = (),
         settings: StepSettings = DEFAULT_SETTINGS,
     ) -> list[Moved]:
-        work = partial(sqlite_routed.advance, moves=moves, paid=paid, notes=self._notes, route=route, settings=settings)
-        ledgers = await self._writer.write(work, after=_settle)
-        return [moved for each in ledgers for moved in each.answers()]
+        told: asyncio.Future[list[Moved] | Exception] = asyncio.get_running_loop().create_future()
+        on_end = partial(_tell, told)
+        self._routed().start(moves, route, paid=paid, settings=settings, ahead=None, on_end=on_end)
+        answers = await told
+        if isinstance(answers, Exception):
+            raise answers
+        return answers
+
+    def start_advance(
+        self,
+        moves: Sequence[Move],
+        route: Route,
+        *,
+        paid: Sequence[str],
+        settings: StepSettings,
+        ahead: Callable[[Sequence[Owed]], None],
+        on_end: OnMoved,
+    ) -> None:
+        self._routed().start(moves, route, paid=paid, settings=settings, ahead=ahead, on_end=on_end)
+
+    def _routed(self) -> Ahead:
+        if self._ahead is None:
+            raise StoreUnreachable(f"the store {self._path} is closed; open it before you use it")
+        return self._ahead
 
     async def take_owed(self, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
         work = partial(sqlite_owed.take_owed, debts=self._notes.debts, now_ms=now_ms, limit=limit, for_ms=for_ms)
-        taking = await self._writer.write(work, after=Taking.settle)
+        async with self._routed().alone():
+            taking = await self._writer.write(work, after=Taking.settle)
         return taking.owed
 
     async def put_plan(self, plan: Plan, *, now_ms: int) -> bool:
@@ -175,9 +211,10 @@ class SqliteStore(RoutedReads):
         await self._writer.write(partial(sqlite_limits.free_slots, holders=holders))
 
 
-def _settle(ledgers: Sequence[RoutedLedger]) -> None:
-    for each in ledgers:
-        each.settle()
+def _tell(told: asyncio.Future[list[Moved] | Exception], answers: list[Moved] | Exception) -> None:
+    if not told.done():
+        told.set_result(answers)
 
 
 _port: type[FullStore] = SqliteStore
+_ahead: type[DecidesAhead] = SqliteStore

@@ -1,12 +1,13 @@
 """Moves on SQLite: remember or load the tasks they touch, let the ledger decide, write what came out.
 
-Runs inside a transaction that excludes other writers: what is remembered is true, unless another connection has
-written since. Plain statements, many rows each.
+`advance` does all of it inside a transaction that excludes other writers: what is remembered is true, unless another
+connection has written since. `sqlite_ahead.py` decides first and writes later, with the same parts. Plain statements,
+many rows each.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import astuple
 
@@ -24,6 +25,7 @@ from canoa.store.sqlite_rows import Lookup, Rows, replacing
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
+    from typing import TypeAlias
 
     from canoa.execution.step_moves import Route
     from canoa.execution.step_records import Outline, StepRecord
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from canoa.store.routed_notes import Notes
     from canoa.store.routed_port import Move
 
+    _Values: TypeAlias = Sequence[tuple[Any, ...]]
 
 _STEP: Final = [column.name for column in steps.c][:-2]  # but for `story` and `output`, which are not taken as they are
 _STEP_KEY: Final = ("task_id", "step")
@@ -59,18 +62,31 @@ def advance(
 ) -> list[RoutedLedger]:
     """To be settled once it is committed; they have the answers."""
     notes.debts.pay(map(plain, paid))
-    (data_version,) = connection.execute("PRAGMA data_version").fetchone()
-    if data_version != notes.data_version:  # another connection has written
+    if not is_as_known(connection, notes):
         notes.memory.clear()
-        notes.data_version = data_version
     return [_advance(connection, part, notes=notes, route=route, settings=settings) for part in rounds(moves)]
 
 
 def _advance(
     connection: sqlite3.Connection, moves: Sequence[Move], *, notes: Notes, route: Route, settings: StepSettings
 ) -> RoutedLedger:
-    known = _tasks(connection, needs_of(moves), notes)
+    known = tasks(connection, needs_of(moves), notes)
     ledger = RoutedLedger(known, notes, route=route, settings=settings)
+    decide(connection, ledger, moves, notes)
+    ledger.close()
+    write(connection, rows_of(ledger))
+    return ledger
+
+
+def is_as_known(connection: sqlite3.Connection, notes: Notes) -> bool:
+    """False: another connection has written since this was last asked."""
+    (data_version,) = connection.execute("PRAGMA data_version").fetchone()
+    known, notes.data_version = notes.data_version, data_version
+    return bool(data_version == known)
+
+
+def decide(connection: sqlite3.Connection, ledger: RoutedLedger, moves: Sequence[Move], notes: Notes) -> None:
+    """The ledger knows the tasks already."""
     if ledger.asks_for_unsent(moves):
         ledger.give_unsent(unsent(connection, notes.debts))
     ledger.take(moves)
@@ -78,12 +94,9 @@ def _advance(
     while is_left:
         _give(connection, ledger, ledger.wanted())
         is_left = ledger.build()
-    ledger.close()
-    _write(connection, ledger)
-    return ledger
 
 
-def _tasks(connection: sqlite3.Connection, task_ids: Iterable[str], notes: Notes) -> dict[str, RoutedTask]:
+def tasks(connection: sqlite3.Connection, task_ids: Iterable[str], notes: Notes) -> dict[str, RoutedTask]:
     found = notes.memory.take(task_ids)
     for row in _STORED_TASKS.rows(connection, [task_id for task_id in task_ids if task_id not in found]):
         task = TaskRecord(*row)
@@ -124,17 +137,46 @@ def _one(connection: sqlite3.Connection, select: str, *key: object) -> bytes | N
     return None if found is None else found[0]
 
 
-def _write(connection: sqlite3.Connection, ledger: RoutedLedger) -> None:
+class RoutedRows(NamedTuple):
+    """All that a ledger leaves to be written, as values that nobody changes any more."""
+
+    plans: _Values
+    new_tasks: _Values
+    new_steps: _Values
+    updated_tasks: _Values
+    ended_tasks: _Values
+    updated_steps: _Values
+    ended_steps: _Values
+    spent: _Values
+    bills: _Values
+
+
+def rows_of(ledger: RoutedLedger) -> RoutedRows:
+    """Of a closed one."""
     updated = ledger.updated_tasks(with_result=False)
-    _many(connection, UPSERT_PLAN, [(outline.id, used_ms, outline.doc) for outline, used_ms in ledger.plans])
-    _NEW_TASKS.write(connection, [_task_values(task) for task in ledger.new_tasks.values()])
-    _NEW_STEPS.write(connection, [_step_values(step) for step in ledger.new_steps])
-    _many(connection, _UPDATE_TASK, [(task.standing, task.reply_to, task.id) for task in updated])
-    _ENDED_TASKS.write(connection, [_task_values(task) for task in ledger.updated_tasks(with_result=True)])
-    _UPDATED_STEPS.write(connection, [_step_values(step)[:-1] for step in ledger.updated_steps])
-    _ENDED_STEPS.write(connection, [_step_values(step) for step in ledger.ended_steps])
-    _many(connection, DELETE_OWED, [(number,) for number in ledger.spent])
-    _many(connection, INSERT_OWED, [bill.row() for bill in ledger.bills])
+    return RoutedRows(
+        plans=[(outline.id, used_ms, outline.doc) for outline, used_ms in ledger.plans],
+        new_tasks=[_task_values(task) for task in ledger.new_tasks.values()],
+        new_steps=[_step_values(step) for step in ledger.new_steps],
+        updated_tasks=[(task.standing, task.reply_to, task.id) for task in updated],
+        ended_tasks=[_task_values(task) for task in ledger.updated_tasks(with_result=True)],
+        updated_steps=[_step_values(step)[:-1] for step in ledger.updated_steps],
+        ended_steps=[_step_values(step) for step in ledger.ended_steps],
+        spent=[(number,) for number in ledger.spent],
+        bills=[bill.row() for bill in ledger.bills],
+    )
+
+
+def write(connection: sqlite3.Connection, rows: RoutedRows) -> None:
+    _many(connection, UPSERT_PLAN, rows.plans)
+    _NEW_TASKS.write(connection, rows.new_tasks)
+    _NEW_STEPS.write(connection, rows.new_steps)
+    _many(connection, _UPDATE_TASK, rows.updated_tasks)
+    _ENDED_TASKS.write(connection, rows.ended_tasks)
+    _UPDATED_STEPS.write(connection, rows.updated_steps)
+    _ENDED_STEPS.write(connection, rows.ended_steps)
+    _many(connection, DELETE_OWED, rows.spent)
+    _many(connection, INSERT_OWED, rows.bills)
 
 
 def _task_values(task: TaskRecord) -> tuple[Any, ...]:

@@ -51,7 +51,12 @@ def move(name: str) -> CancelTask:
 
 def new_moving(book: Book, heard: list[Move] | None = None) -> Moving:
     after = [] if heard is None else heard
-    return Moving(book, None, lambda move, _: after.append(move))  # type: ignore[arg-type]  # what is used of them
+    return Moving(
+        book,  # type: ignore[arg-type]  # what is used of it
+        None,  # type: ignore[arg-type]
+        lambda move, _: after.append(move),
+        ahead=lambda _: None,
+    )
 
 
 async def test_what_comes_while_the_store_is_busy_goes_with_the_next_group() -> None:

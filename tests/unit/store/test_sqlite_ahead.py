@@ -1,0 +1,291 @@
+"""Moves are decided before they are on disk: what leaves at once, what waits, and what happens when it was not so."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.contract.store.routed_words import CHAIN, FETCH, ONE, answer, begin, fan, rerun, states
+from tests.contract.store.words import NOW_MS, accept
+
+from canoa.errors import StoreFull, StoreUnreachable, WrongUse
+from canoa.execution.outcome import Outcome
+from canoa.execution.plan import Plan, Step
+from canoa.execution.step_moves import Verdict
+from canoa.store import sqlite_ahead, sqlite_routed
+from canoa.store.routed_port import DEFAULT_SETTINGS
+from canoa.store.sqlite import SqliteStore
+from canoa.vocabulary import TaskId
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+    from pathlib import Path
+
+    from canoa.store.routed_port import Move, Moved, Owed
+
+A = TaskId("a")
+WITHIN_S = 10.0
+
+
+class Desk:
+    """Moves through a store, and the keys of what left before it was on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.store = SqliteStore(path)
+        self.left: list[str] = []
+
+    def _on_ahead(self, attempts: Sequence[Owed]) -> None:
+        self.left += [each.key for each in attempts]
+
+    async def moved(self, *moves: Move, paid: Sequence[str] = ()) -> list[Moved]:
+        told: asyncio.Future[list[Moved] | Exception] = asyncio.get_running_loop().create_future()
+        self.store.start_advance(
+            moves, ONE, paid=paid, settings=DEFAULT_SETTINGS, ahead=self._on_ahead, on_end=told.set_result
+        )
+        async with asyncio.timeout(WITHIN_S):
+            answers = await told
+        if isinstance(answers, Exception):
+            raise answers
+        return answers
+
+    def begun(self, *moves: Move) -> asyncio.Task[list[Moved]]:
+        return asyncio.get_running_loop().create_task(self.moved(*moves))
+
+    def count(self, table: str) -> int:
+        with closing(sqlite3.connect(self.path)) as other:
+            return int(other.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    desk = Desk(tmp_path / "canoa.db")
+    await desk.store.open()
+    yield desk
+    await desk.store.aclose()
+
+
+@pytest.fixture
+def held(desk: Desk) -> Iterator[sqlite3.Connection]:
+    """Another program writes: until it ends its transaction, nothing gets on disk."""
+    with closing(sqlite3.connect(desk.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield other
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+# --- What leaves, and what waits --------------------------------------------------------------------------------
+
+
+async def test_attempts_leave_before_they_are_on_disk_and_the_end_does_not(
+    desk: Desk, held: sqlite3.Connection
+) -> None:
+    first = desk.begun(begin("a", CHAIN))
+    await turns()
+    rest = [desk.begun(answer(f"a.{step}.1.1", step)) for step in range(3)]
+    await turns()
+
+    assert desk.left == ["a.0.1.1", "a.1.1.1", "a.2.1.1"]
+    assert not first.done()
+    assert not any(each.done() for each in rest)
+
+    held.execute("COMMIT")
+    ends = [await each for each in (first, *rest)]
+
+    assert [[each.key for each in end.sent] for (end,) in ends] == [["a.0.1.1"], ["a.1.1.1"], ["a.2.1.1"], []]
+    assert [[each.key for each in end.owed] for (end,) in ends] == [[], [], [], ["a.0.final.0"]]
+    assert ends[-1][0].outcome is Outcome.OK
+    assert states(await desk.store.steps(A)) == ["ok", "ok", "ok"]
+
+
+async def test_an_action_that_ends_at_once_is_written_once(desk: Desk) -> None:
+    before = desk.store.writes.done
+    first = desk.begun(begin("a"))
+    await turns()
+    (end,) = await desk.moved(answer("a.0.1.1", "x"))
+
+    assert (await first)[0].verdict is Verdict.TAKEN
+    assert end.outcome is Outcome.OK
+    assert desk.store.writes.done == before + 1
+
+
+async def test_what_nobody_waits_for_is_on_disk_soon(desk: Desk) -> None:
+    (moved,) = await desk.moved(begin("a"))
+
+    assert [each.key for each in moved.sent] == ["a.0.1.1"]
+    assert (desk.count("tasks"), desk.count("steps")) == (1, 1)
+
+
+async def test_a_message_that_the_broker_has_before_the_disk_is_not_owed(desk: Desk) -> None:
+    first = desk.begun(begin("a"))
+    await turns()
+    await desk.moved(paid=["a.0.1.1"])
+    await first
+
+    assert desk.count("owed") == 0
+
+
+async def test_a_message_that_the_broker_gets_while_it_is_written_down_is_not_owed_for_long(
+    desk: Desk, held: sqlite3.Connection
+) -> None:
+    first = desk.begun(begin("a"))
+    await asyncio.sleep(5 * sqlite_ahead.LINGER_S)  # its rows are on their way
+    paying = asyncio.create_task(desk.moved(paid=["a.0.1.1"]))
+    await turns()
+    held.execute("COMMIT")
+    await asyncio.gather(first, paying)
+
+    assert await desk.store.take_owed(now_ms=NOW_MS + 60_000, limit=10, for_ms=1_000) == []
+
+
+async def test_a_message_that_the_broker_never_got_is_found_by_whoever_looks_for_it(desk: Desk) -> None:
+    await desk.moved(begin("a"))
+
+    left = await desk.store.take_owed(now_ms=NOW_MS + 60_000, limit=10, for_ms=1_000)
+
+    assert [each.key for each in left] == ["a.0.1.1"]
+
+
+async def test_a_request_that_comes_again_sends_nothing_again(desk: Desk) -> None:
+    await desk.moved(begin("a"))
+    await desk.moved(answer("a.0.1.1"))
+    other = Desk(desk.path)  # remembers nothing
+    await other.store.open()
+    (again,) = await other.moved(begin("a", reply_to="canoa.reply.me"))
+    await other.store.aclose()
+
+    assert (again.verdict, other.left) == (Verdict.DOUBLE, [])
+    assert [each.publication.key for each in again.owed] == ["canoa.reply.me"]
+
+
+async def test_a_crowd_is_written_in_few_transactions(desk: Desk) -> None:
+    before = desk.store.writes.done
+    width = 10
+    tasks = [f"t{number}" for number in range(100)]
+    waiting = [desk.begun(begin(each, fan(width))) for each in tasks]
+    for answered in ([0], range(1, width + 1), [width + 1]):
+        for step in answered:
+            await turns()
+            waiting += [desk.begun(answer(f"{each}.{step}.1.1")) for each in tasks]
+    ends = [moved for done in await asyncio.gather(*waiting) for moved in done]
+
+    assert sum(each.outcome is Outcome.OK for each in ends) == len(tasks)
+    assert desk.store.writes.done - before < len(ends) / 20
+    assert desk.count("steps") == len(tasks) * (width + 2)
+
+
+async def test_closing_writes_what_was_decided(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "canoa.db")
+    await desk.store.open()
+    first = desk.begun(begin("a"))
+    await turns()
+    await desk.store.aclose()
+
+    assert (await first)[0].verdict is Verdict.TAKEN
+    assert desk.count("tasks") == 1
+
+
+# --- When it is not as it was thought ---------------------------------------------------------------------------
+
+
+async def test_another_program_that_was_quicker_is_heard_first(desk: Desk, held: sqlite3.Connection) -> None:
+    """What was decided meanwhile is decided again, from what it wrote."""
+    waiting = [desk.begun(begin("a", CHAIN))]
+    await turns()
+    held.execute("CREATE TABLE anything (x)")
+    waiting.append(desk.begun(answer("a.0.1.1", "x")))
+    await turns()
+    held.execute("COMMIT")
+    (first,), (second,) = [await each for each in waiting]
+
+    assert (first.verdict, second.verdict) == (Verdict.TAKEN, Verdict.TAKEN)
+    assert [each.key for each in (*first.owed, *second.owed)] == ["a.0.1.1", "a.1.1.1"]
+    assert states(await desk.store.steps(A)) == ["ok", "sent", "blocked"]
+
+
+async def test_a_task_that_another_program_has_begun_meanwhile_is_its_own(
+    desk: Desk, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its row is the only sign of it."""
+    monkeypatch.setattr(sqlite_routed, "is_as_known", lambda *_: True)
+    waiting = desk.begun(begin("a"), begin("b"))
+    await turns()
+    held.execute("INSERT INTO tasks (id, action, standing, submitted_ms, reply_to, run, attempts) VALUES "
+                 "('a', 'x', 'waiting', 0, '', 0, 0)")  # fmt: skip
+    held.execute("COMMIT")
+
+    assert [each.verdict for each in await waiting] == [Verdict.DOUBLE, Verdict.TAKEN]
+
+
+async def test_a_move_that_cannot_be_takes_no_other_along(desk: Desk) -> None:
+    first, then = (Step(name=name, action=FETCH, after=after) for name, after in (("b", ("c",)), ("c", ())))
+    good = desk.begun(begin("a"))
+    await turns()
+    with pytest.raises(WrongUse):
+        await desk.moved(begin("x", Plan(name="bad", steps=(first, then))))
+    with pytest.raises(StoreUnreachable, match="tried again"):
+        await good
+    (told,) = await desk.moved(begin("a"))
+
+    assert told.verdict is Verdict.TAKEN
+    assert desk.count("tasks") == 1
+
+
+async def test_a_value_that_no_row_can_keep_is_only_its_own_move_s_trouble(desk: Desk) -> None:
+    waiting = [desk.begun(begin("a")), desk.begun(begin("b", at_ms=2**70)), desk.begun(begin("c"))]
+    a, b, c = await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert isinstance(b, WrongUse)
+    assert isinstance(a, list)
+    assert isinstance(c, list)
+    assert desk.count("tasks") == 2
+
+
+async def test_a_full_disk_lets_nothing_leave_again_and_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = sqlite_routed.write
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite_routed, "write", full)
+    monkeypatch.setattr("canoa.store.sqlite_link._is_full", lambda _: True)
+    monkeypatch.setattr("canoa.store.sqlite_link.translated", lambda *_: StoreFull("no room"))
+    for _ in range(3):
+        with pytest.raises(StoreFull):
+            await desk.moved(begin("a"))
+    assert desk.left == ["a.0.1.1"]  # the first time: nobody could know
+
+    monkeypatch.setattr(sqlite_routed, "write", written)
+    (moved,) = await desk.moved(begin("a"))
+    await desk.moved(begin("b"))
+
+    assert [each.key for each in moved.owed] == ["a.0.1.1"]
+    assert desk.left == ["a.0.1.1", "b.0.1.1"]
+
+
+async def test_whoever_else_changes_tasks_finds_them_as_they_were_decided(desk: Desk) -> None:
+    first = desk.begun(begin("a"))
+    await turns()
+    (again,) = await desk.store.apply([accept("a")])
+
+    assert first.done()
+    assert not again.is_new  # type: ignore[union-attr]
+
+
+async def test_a_rerun_finds_the_end_on_disk(desk: Desk) -> None:
+    first = desk.begun(begin("a"))
+    await turns()
+    ended = desk.begun(answer("a.0.1.1", None, outcome=Outcome.FAILED, error="no"))
+    await turns()
+    (again,) = await desk.moved(rerun("a"))
+
+    assert (await first)[0].verdict is Verdict.TAKEN
+    assert (await ended)[0].outcome is Outcome.FAILED
+    assert (again.verdict, [each.key for each in again.owed]) == (Verdict.TAKEN, ["a.0.1.2"])
