@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -75,6 +76,12 @@ def said_by(move: StepEnd | StepLost) -> str:
 def look_again_ms(step: StepRecord, now_ms: int) -> int:
     waited_ms = now_ms - (step.ready_ms or now_ms)
     return min(LAST_LOOK_MS, max(FIRST_LOOK_MS, waited_ms))
+
+
+@lru_cache(1024)
+def limit_ms(timeout_s: float, travel_s: float) -> int:
+    """How long an attempt may be out."""
+    return round(min(MAX_LIMIT_MS, 1000 * (max(0.0, timeout_s) + travel_s)))
 
 
 def out_for_ms(sent: AttemptRow) -> int:

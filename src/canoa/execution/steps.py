@@ -31,12 +31,12 @@ from canoa.execution.step_records import (
 )
 from canoa.execution.step_rules import (
     LOOK_MS,
-    MAX_LIMIT_MS,
     QUICK_RESENDS,
     REPORTED,
     Effect,
     end_of,
     has_gone_back,
+    limit_ms,
     look_again_ms,
     out_for_ms,
     said_by,
@@ -300,7 +300,7 @@ class Course:
         return None if retries is None else retries + 1 - step.attempt
 
     def _limit_ms(self, timeout_s: float) -> int:
-        return round(min(MAX_LIMIT_MS, 1000 * (max(0.0, timeout_s) + self._settings.travel_s)))
+        return limit_ms(timeout_s, self._settings.travel_s)
 
     def _wait_again(self, step: StepRecord, why: str, now_ms: int) -> None:
         """After a loss. One soon after sending says that the way is closed, and the wait goes on; a late one may be

@@ -133,6 +133,18 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
     if len(output) > limit_bytes:
         raise PayloadTooLarge("messageData", len(output), limit_bytes)
     headers = message.headers
+    if outcome is Outcome.OK:
+        return StepEnd(
+            task_id=TaskId(task_id),
+            step=step,
+            attempt=attempt,
+            send=send,
+            outcome=outcome,
+            output=output,
+            now_ms=now_ms,
+            started_ms=past_ms(headers.get(result.STARTED), now_ms),
+            ended_ms=past_ms(headers.get(sapparchi.ENDED), now_ms),
+        )
     return StepEnd(
         task_id=TaskId(task_id),
         step=step,

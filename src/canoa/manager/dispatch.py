@@ -40,7 +40,7 @@ PAGE: Final = 500
 
 
 class Dispatch:
-    """`on_moved` hears every move that was written. `takes_bundles`: whether a node does. `owner`: which manager this
+    """`on_moved` hears of moves that were written. `takes_bundles`: whether a node does. `owner`: which manager this
     is."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Dispatch:
         route: Route,
         *,
         events: Events,
-        on_moved: Callable[[Move, Moved], None],
+        on_moved: Callable[[Sequence[tuple[Move, Moved]]], None],
         takes_bundles: Callable[[NodeId], bool],
         owner: str,
         steps: StepSettings,
@@ -124,7 +124,8 @@ class Dispatch:
 
     def _after(self, move: Move, moved: Moved) -> None:
         """What somebody waits for leaves in this turn of the loop; whatever else a move means comes in the next."""
-        self.sender.send(moved.owed)
+        if moved.owed:
+            self.sender.send(moved.owed)
         if not self._moved:
             self._loop.call_soon(self._look_back)
         self._moved.append((move, moved))
@@ -132,12 +133,12 @@ class Dispatch:
     def _look_back(self) -> None:
         written, self._moved = self._moved, []
         self.stats.written()
+        self._on_moved(written)
         for move, moved in written:
             if moved.due_ms:
                 self.timers.note(moved.due_ms)
             if moved.cancel:
                 self._call_off(moved.cancel)
-            self._on_moved(move, moved)
             self._telling.on_moved(move, moved)
 
     def _call_off(self, request_ids: Iterable[str]) -> None:

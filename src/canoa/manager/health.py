@@ -20,10 +20,12 @@ from canoa.manager.registering import left
 from canoa.store.routed_port import HealthNote
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.following import Follower
-    from canoa.store.routed_port import Moved
-    from canoa.vocabulary import NodeId
+    from canoa.store.routed_port import Move, Moved
+    from canoa.vocabulary import ActionName, NodeId
 
 log = get_logger(__name__)
 
@@ -61,20 +63,26 @@ class HealthNotes:
         self._gone: dict[NodeId, int] = {}  # and which version of it that was
         self._is_wanted = asyncio.Event()
 
-    def on_moved(self, moved: Moved, now_ms: int) -> None:
+    def on_moved(self, written: Sequence[tuple[Move, Moved]]) -> None:
         """To be told of every move: also of those that say nothing about a node."""
-        sign = sign_of(moved.step_outcome)
-        if sign is None or moved.node_id is None or moved.action is None:
-            return
-        if sign is Sign.OK:
-            self._catalogue.heard(moved.node_id)
-            if not self._catalogue.breakers and not self._unsettled:
-                return  # all circuits are closed, as almost always
-        row = self._catalogue.rows.get(moved.node_id)
+        heard: set[NodeId] = set()
+        for move, moved in written:
+            sign = sign_of(moved.step_outcome)
+            if sign is None or moved.node_id is None or moved.action is None:
+                continue
+            if sign is Sign.OK:
+                heard.add(moved.node_id)
+            if sign is not Sign.OK or self._catalogue.breakers or self._unsettled:  # circuits are open almost never
+                self._note(moved, moved.node_id, moved.action, sign, move.now_ms)
+        for node_id in heard:
+            self._catalogue.heard(node_id)
+
+    def _note(self, moved: Moved, node_id: NodeId, action: ActionName, sign: Sign, now_ms: int) -> None:
+        row = self._catalogue.rows.get(node_id)
         if moved.step_outcome == LOST and row is not None:
-            self._gone[moved.node_id] = row.version
-        for action in (moved.action, WHOLE_NODE):
-            self._post(_note(moved.node_id, action, sign, now_ms))
+            self._gone[node_id] = row.version
+        for circuit in (action, WHOLE_NODE):
+            self._post(_note(node_id, circuit, sign, now_ms))
 
     def close(self, node_id: NodeId) -> None:
         """It started again, or came back: what failed before says nothing about it."""

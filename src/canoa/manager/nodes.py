@@ -22,7 +22,7 @@ from canoa.manager.trimming import Trimmer
 from canoa.manager.watching import Watching
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
 
     from canoa.broker.port import Broker, Consumer
     from canoa.clock import Clock
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Nodes:
     """On a broker and a store that are open; it closes neither. `manager_id`: of this process, and no other's.
 
-    The steps' side needs four things of it: `router` for `advance`, `on_moved` for every `Moved`, `loops` to watch, and
+    The steps' side needs four things of it: `router` for `advance`, `on_moved` for all moves, `loops` to watch, and
     it gives `lose`, by which a node's steps go to others."""
 
     def __init__(
@@ -84,11 +84,12 @@ class Nodes:
         assert self.follower.consumer is not None
         self.consumers = [self.follower.consumer, registrations]
 
-    def on_moved(self, move: Move, moved: Moved) -> None:
+    def on_moved(self, written: Sequence[tuple[Move, Moved]]) -> None:
         """To be told of every move that was written."""
-        if isinstance(move, StepEnd) and moved.node_id is not None:
-            self.watching.answered(moved.node_id)
-        self.health.on_moved(moved, move.now_ms)
+        for node_id in {moved.node_id for move, moved in written if isinstance(move, StepEnd)}:
+            if node_id is not None:
+                self.watching.answered(node_id)
+        self.health.on_moved(written)
 
     def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
         """By name; whoever runs them ends when one of them raises, and cancels them before `aclose`."""

@@ -188,10 +188,17 @@ class Grouping(Generic[C, A]):
     def _tell_all(
         self, group: Sequence[tuple[C, Callable[[A | CanoaError], None]]], answers: Sequence[A | CanoaError]
     ) -> None:
+        after = self._after
         for (change, on_answer), answer in zip(group, answers, strict=True):
-            if self._after is not None and not isinstance(answer, CanoaError):
-                _tell(self._after, change, answer)
-            _tell(on_answer, answer)
+            try:  # `_tell`, written out: most of what a manager does goes through here
+                if after is not None and not isinstance(answer, CanoaError):
+                    after(change, answer)
+            except Exception:
+                log.exception("answer_not_taken")
+            try:
+                on_answer(answer)
+            except Exception:
+                log.exception("answer_not_taken")
 
     async def _all_answers(self, changes: Sequence[C]) -> Sequence[A] | CanoaError:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.integration.manager.test_registering import GW, chosen
+from tests.integration.manager.town import tell
 from tests.unit.manager.words import RESIZE
 
 from canoa.broker import topology
@@ -124,7 +125,7 @@ async def test_a_node_that_never_answers_is_down_for_all_managers(town: Town) ->
     await town.until(lambda: all(map(chosen, managers)))
 
     for _ in range(3):
-        managers[0].health.on_moved(ended("timed_out"), managers[0].catalogue.now_ms())
+        tell(managers[0], ended("timed_out"))
 
     await town.until(lambda: not any(map(chosen, managers)), within_s=2.0)  # less than a poll
     assert {state(manager) for manager in managers} == {Health.DOWN}
@@ -135,7 +136,7 @@ async def test_a_raised_exception_says_nothing_against_the_node(memory_town: Tow
     manager = await town.start_manager()
     await registered(town)
     for outcome in ("timed_out", "timed_out", "failed", "timed_out"):
-        manager.health.on_moved(ended(outcome), manager.catalogue.now_ms())
+        tell(manager, ended(outcome))
 
     await town.until(lambda: state(manager) == Health.WARNING)
 
@@ -149,8 +150,8 @@ async def test_success_on_a_closed_circuit_writes_nothing(memory_town: Town) -> 
     await registered(town)
 
     for _ in range(100):
-        manager.health.on_moved(ended("ok"), manager.catalogue.now_ms())
-    manager.health.on_moved(ended("timed_out"), manager.catalogue.now_ms())
+        tell(manager, ended("ok"))
+    tell(manager, ended("timed_out"))
     await town.until(lambda: manager.catalogue.breakers)
 
     rows = await town.store.breakers()
@@ -163,7 +164,7 @@ async def test_a_node_without_a_queue_gets_no_more_work_until_it_registers_again
     await town.until(lambda: all(map(chosen, managers)))
 
     for _ in range(10):
-        managers[0].health.on_moved(ended("lost"), managers[0].catalogue.now_ms())
+        tell(managers[0], ended("lost"))
     await town.until(lambda: not any(map(chosen, managers)), within_s=2.0)
     assert {state(manager) for manager in managers} == {Presence.LEFT}
 
@@ -174,9 +175,9 @@ async def test_a_node_without_a_queue_gets_no_more_work_until_it_registers_again
 async def test_a_success_after_failures_closes_the_circuit_for_all(town: Town) -> None:
     managers = [await town.start_manager() for _ in range(2)]
     await registered(town)
-    managers[0].health.on_moved(ended("timed_out"), managers[0].catalogue.now_ms())
+    tell(managers[0], ended("timed_out"))
     await town.until(lambda: all(manager.catalogue.breakers for manager in managers))
 
-    managers[1].health.on_moved(ended("ok"), managers[1].catalogue.now_ms())
+    tell(managers[1], ended("ok"))
 
     await town.until(lambda: not any(manager.catalogue.breakers for manager in managers), within_s=2.0)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.manager.test_nodes_life import ended, state
 from tests.integration.manager.test_registering import GW, chosen
+from tests.integration.manager.town import tell
 from tests.unit.manager.words import RESIZE, registration
 
 from canoa.execution.health import Health
@@ -24,7 +25,7 @@ async def test_what_one_manager_learns_all_know(shared_town: Town) -> None:
     await town.register()
     await town.until(lambda: [chosen(each) for each in managers] == [GW] * 3)
     for manager in managers:
-        manager.health.on_moved(ended("timed_out"), manager.catalogue.now_ms())
+        tell(manager, ended("timed_out"))
     await town.until(lambda: {state(each) for each in managers} == {Health.DOWN})
 
     await town.register(actions=[])

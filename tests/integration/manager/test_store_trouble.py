@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from tests.integration.manager.town import Town
+from tests.integration.manager.town import Town, tell
 from tests.unit.manager.words import RESIZE, registration
 
 from canoa.broker.memory import MemoryBroker, MemoryHub
@@ -112,7 +112,7 @@ async def test_a_node_that_registered_since_a_step_was_lost_to_it_is_not_gone(to
     again = msgspec.structs.replace(manager.catalogue.rows[GW], instance="new")
     await town.store.put_nodes([again])  # by another manager, of which this one has not heard yet
 
-    manager.health.on_moved(lost(), manager.catalogue.now_ms())
+    tell(manager, lost())
     await town.until(lambda: manager.catalogue.breakers)
 
     row = await town.row()
@@ -125,7 +125,7 @@ async def test_a_node_to_which_a_step_was_lost_is_gone_until_it_registers(town: 
     await town.register()
     await town.until(town.acks)
 
-    manager.health.on_moved(lost(), manager.catalogue.now_ms())
+    tell(manager, lost())
 
     await town.until(lambda: not manager.catalogue.rows[GW].actions)
 

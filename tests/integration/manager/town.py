@@ -13,8 +13,9 @@ from tests.unit.manager.words import RESIZE, registration
 from canoa.broker import topology
 from canoa.broker.port import Binding, Publication, Queue
 from canoa.execution.plan import Plan, Step
-from canoa.execution.step_moves import Verdict
+from canoa.execution.step_moves import CancelTask, Verdict
 from canoa.manager.nodes import Nodes
+from canoa.vocabulary import TaskId
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker, Consumer, Delivery, Message
     from canoa.manager.node_settings import NodeSettings
     from canoa.manager.routing.port import Strategy
-    from canoa.store.routed_port import FullStore, NodeRow
+    from canoa.store.routed_port import FullStore, Moved, NodeRow
     from canoa.vocabulary import NodeId
 
 WITHIN_S = 20.0
@@ -139,3 +140,8 @@ class Town:
 
     async def row(self, name: str = "gw-7") -> NodeRow | None:
         return next((row for row in await self.store.nodes() if row.node_id == name), None)
+
+
+def tell(manager: Nodes, moved: Moved) -> None:
+    """A manager that a move was written."""
+    manager.health.on_moved([(CancelTask(task_id=TaskId("any"), now_ms=manager.catalogue.now_ms()), moved)])

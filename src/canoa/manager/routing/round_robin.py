@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ def _first_other(candidates: Sequence[Candidate], avoid: frozenset[NodeId]) -> C
     return None if found is None else Chosen(found, _why(len(candidates)))
 
 
+@cache
 def _why(length: int) -> str:
     return f"round robin over {length} nodes" if length > 1 else "the only node that can"
 
