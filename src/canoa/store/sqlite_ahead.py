@@ -13,13 +13,15 @@ import sqlite3
 from collections import deque
 from contextlib import asynccontextmanager
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable
-from canoa.execution.step_moves import Rerun
+from canoa.execution.step_moves import Rerun, StepEnd
 from canoa.store import sqlite_routed
 from canoa.store.packing import plain
 from canoa.store.routed_ledger import RoutedLedger, needs_of
+from canoa.store.routed_port import Begin
 from canoa.store.sqlite_link import Busy
 
 if TYPE_CHECKING:
@@ -46,6 +48,19 @@ GROW_AFTER: Final = 32
 FULL: Final = 1_000
 """Moves that are written as soon as they can be."""
 
+FEW: Final = 4
+FEW_BYTES: Final = 64 * 1024
+QUICK_S: Final = 0.002
+"""So few moves are written on the event loop, as long as the disk takes less than this for it: handing them over would
+take half as long again."""
+
+HERE: Final = 64
+"""Such writes, until one goes through the thread: that is where the log is written into the file, which takes long."""
+
+
+TOOK_WEIGHT: Final = 0.2
+"""Of the newest in the mean: one that took long sends the next ones to the thread."""
+
 
 class _Stale(Exception):
     """It was decided on what is not so any more."""
@@ -68,7 +83,7 @@ class _Flight:
         self.settings = settings
         self.is_ahead = is_ahead
         self.batches: list[_Batch] = []
-        self.began_s = asyncio.get_running_loop().time()
+        self.began_s = monotonic()
         self.count = 0
         self.is_awaited = False
         self.is_spoilt = False  # what it knows of its tasks is not so
@@ -91,6 +106,8 @@ class Ahead:
         self._is_sound = True  # the last write was written
         self._began_s = float("-inf")
         self._has_grown = False
+        self._took_s = 2 * QUICK_S  # lately, for a few moves
+        self._written_here = 0  # since the thread wrote
         self._timer: asyncio.TimerHandle | None = None
         self._holders = 0
         self._held: deque[Callable[[], None]] = deque()  # what came while others had it alone
@@ -224,12 +241,12 @@ class Ahead:
         if self._holders or len(self._waiting) > 1 or flight.count >= FULL:
             return 0
         if flight.count < CROWD:
-            return 0 if flight.is_awaited else flight.began_s + LINGER_S - self._loop.time()
-        return self._began_s + CROWD_EVERY_S - self._loop.time()
+            return 0 if flight.is_awaited else flight.began_s + LINGER_S - monotonic()
+        return self._began_s + CROWD_EVERY_S - monotonic()
 
     def _write(self) -> None:
         self._timer = None
-        self._began_s = self._loop.time()
+        self._began_s = monotonic()
         flight = self._written = self._waiting.pop(0)
         try:
             flight.ledger.close(self._paid)
@@ -238,6 +255,7 @@ class Ahead:
             rows = sqlite_routed.rows_of(flight.ledger)
             work = partial(self._write_rows, rows=rows)
             if not self._is_quick(flight) or not self._writes_here(work):
+                self._written_here = 0
                 self._writer.start_write(work, partial(self._on_written, flight))
                 return
         except Exception as exc:
@@ -246,14 +264,21 @@ class Ahead:
             self._on_written(flight, None)
 
     def _is_quick(self, flight: _Flight) -> bool:
-        return flight.count <= 2
+        if flight.count > FEW or self._took_s > QUICK_S or self._written_here >= HERE:
+            return False
+        return sum(_size_bytes(move) for batch in flight.batches for move in batch.moves) <= FEW_BYTES
 
     def _writes_here(self, work: Callable[[sqlite3.Connection], None]) -> bool:
         try:
             self._writer.write_here(work)
         except Busy:
             return False
+        self._written_here += 1
         return True
+
+    def _note_time(self, flight: _Flight) -> None:
+        if flight.count <= FEW:
+            self._took_s += TOOK_WEIGHT * (monotonic() - self._began_s - self._took_s)
 
     def _write_rows(self, connection: sqlite3.Connection, rows: RoutedRows) -> None:
         if not sqlite_routed.is_as_known(connection, self._notes):
@@ -268,6 +293,7 @@ class Ahead:
             self._spoil_after(flight, error)
             return
         self._is_sound = True
+        self._note_time(flight)
         flight.ledger.settle()
         if flight.is_spoilt:
             self._notes.memory.clear()
@@ -352,6 +378,12 @@ class Ahead:
         task = self._loop.create_task(work, name="store.again")
         self._again.add(task)
         task.add_done_callback(self._again.discard)
+
+
+def _size_bytes(move: Move) -> int:
+    if isinstance(move, Begin):
+        return len(move.task.message.body)
+    return len(move.output) if isinstance(move, StepEnd) else 0
 
 
 def _settle(ledgers: Sequence[RoutedLedger]) -> None:

@@ -34,11 +34,13 @@ _NO_ROOM_BYTES: Final = 1024 * 1024  # the write-ahead log's index grows by 32 K
 LOG_PAGES: Final = 4000
 """Of the write-ahead log, until they are written into the file. Fewer make every tenth group wait for that."""
 
+_PATIENT: Final = f"PRAGMA busy_timeout={round(BUSY_TIMEOUT_S * 1000)}"
+_CHECKPOINTING: Final = f"PRAGMA wal_autocheckpoint={LOG_PAGES}"
 _SETTINGS: Final = (
     "PRAGMA synchronous=FULL",  # a commit is on disk when it returns, also after a power cut
     "PRAGMA temp_store=MEMORY",
     "PRAGMA cache_size=-32768",  # KiB; holds the inner pages of the indexes of some million tasks
-    f"PRAGMA wal_autocheckpoint={LOG_PAGES}",
+    _CHECKPOINTING,
     "PRAGMA journal_size_limit=67108864",
 )
 # Primary codes (https://www.sqlite.org/rescode.html): the low byte of what the driver reports.
@@ -100,19 +102,21 @@ class SqliteLink:
 
     def write_here(self, work: Callable[[sqlite3.Connection], None]) -> None:
         """Like `write`, on the event loop, for what takes less time than handing it over. Raises `Busy` rather than
-        wait for the thread, or for another program."""
+        wait for the thread, or for another program. The log is left as long as it gets."""
         if self._thread is None:
             raise self._closed()
         if not self._thread.is_idle:
             raise Busy
         connection = self._opened()
         connection.execute("PRAGMA busy_timeout=0")
+        connection.execute("PRAGMA wal_autocheckpoint=0")
         try:
             _transaction(connection, work, None)
         except (sqlite3.Error, OverflowError) as exc:
             raise Busy if _code(exc) == sqlite3.SQLITE_BUSY else self.explained(exc) from exc
         finally:
-            connection.execute(f"PRAGMA busy_timeout={round(BUSY_TIMEOUT_S * 1000)}")
+            connection.execute(_PATIENT)
+            connection.execute(_CHECKPOINTING)
         self.writes.done += 1
 
     def start_growing(self) -> None:

@@ -18,10 +18,11 @@ from canoa.execution.step_moves import Verdict
 from canoa.store import sqlite_ahead, sqlite_routed
 from canoa.store.routed_port import DEFAULT_SETTINGS
 from canoa.store.sqlite import SqliteStore
+from canoa.store.sqlite_link import LOG_PAGES, SqliteLink
 from canoa.vocabulary import TaskId
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from pathlib import Path
 
     from canoa.store.routed_port import Move, Moved, Owed
@@ -289,3 +290,74 @@ async def test_a_rerun_finds_the_end_on_disk(desk: Desk) -> None:
     assert (await first)[0].verdict is Verdict.TAKEN
     assert (await ended)[0].outcome is Outcome.FAILED
     assert (again.verdict, [each.key for each in again.owed]) == (Verdict.TAKEN, ["a.0.1.2"])
+
+
+# --- On the event loop, or in the thread ------------------------------------------------------------------------
+
+
+async def ended(desk: Desk, name: str, output: str = "x") -> None:
+    beginning = desk.begun(begin(name))
+    await turns()
+    await desk.moved(answer(f"{name}.0.1.1", output))
+    await beginning
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which writes were done on the event loop."""
+    done: list[str] = []
+    real = SqliteLink.write_here
+
+    def counted(self: SqliteLink, work: Callable[[sqlite3.Connection], None]) -> None:
+        real(self, work)
+        done.append("here")
+
+    monkeypatch.setattr(SqliteLink, "write_here", counted)
+    return done
+
+
+async def test_a_few_moves_are_written_on_the_loop_once_the_disk_has_proven_quick(
+    desk: Desk, here: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)  # this machine's disk may be anything
+    monkeypatch.setattr(sqlite_ahead, "HERE", 3)
+    desk.store._routed()._took_s = 1.0
+    for number in range(5):
+        await ended(desk, f"t{number}")
+    assert len(here) == 4  # the fourth went through the thread
+
+    await ended(desk, "large", "x" * sqlite_ahead.FEW_BYTES)
+    assert len(here) == 4
+    assert desk.count("tasks") == 6
+
+
+async def test_a_slow_disk_does_not_hold_up_the_loop(desk: Desk, here: list[str]) -> None:
+    desk.store._routed()._took_s = 1.0
+    await ended(desk, "a")
+
+    assert here == []
+
+
+async def test_another_program_that_writes_does_not_hold_up_the_loop(
+    desk: Desk, held: sqlite3.Connection, here: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)
+    desk.store._routed()._took_s = 0.0
+    waiting = desk.begun(begin("a"), answer("a.0.1.1"))
+    began_s = asyncio.get_running_loop().time()
+    await asyncio.sleep(0.05)
+    assert asyncio.get_running_loop().time() - began_s < 5  # and not the ten that a write waits in the thread
+
+    held.execute("COMMIT")
+    assert [each.verdict for each in await waiting] == [Verdict.TAKEN, Verdict.TAKEN]
+    assert here == []
+
+
+async def test_a_log_that_was_made_longer_changes_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_ahead, "GROW_AFTER", 0)
+    await ended(desk, "a")
+    await ended(desk, "b")  # behind it
+
+    assert (desk.path.parent / "canoa.db-wal").stat().st_size > LOG_PAGES * 4096
+    assert (desk.count("tasks"), desk.store.writes.done >= 2) == (2, True)
+    assert await desk.store._writer.read(lambda own: own.execute("PRAGMA synchronous").fetchone()) == (2,)  # full
