@@ -65,4 +65,5 @@ async def test_one_who_listens_here_wants_details() -> None:
         await asyncio.sleep(0)
         assert ours.are_wanted
         first.cancel()
+        await asyncio.wait([first])
     assert not ours.are_wanted
