@@ -133,13 +133,16 @@ class Dispatch:
     def _look_back(self) -> None:
         written, self._moved = self._moved, []
         self.stats.written()
-        self._on_moved(written)
+        _tried(self._on_moved, written)
         for move, moved in written:
-            if moved.due_ms:
-                self.timers.note(moved.due_ms)
-            if moved.cancel:
-                self._call_off(moved.cancel)
-            self._telling.on_moved(move, moved)
+            _tried(self._tell, move, moved)
+
+    def _tell(self, move: Move, moved: Moved) -> None:
+        if moved.due_ms:
+            self.timers.note(moved.due_ms)
+        if moved.cancel:
+            self._call_off(moved.cancel)
+        self._telling.on_moved(move, moved)
 
     def _call_off(self, request_ids: Iterable[str]) -> None:
         """Who does not hear it works in vain: the answer will be late."""
@@ -167,6 +170,13 @@ def _given_back(out: Due, why: str) -> StepLost:
         is_returned=True,
         now_ms=now_ms(),
     )
+
+
+def _tried(whom: Callable[..., None], *what: Any) -> None:
+    try:
+        whom(*what)
+    except Exception:  # of one move, which must not keep the others from being told
+        log.exception("move_not_told")
 
 
 def _ignored(_: Any) -> None:

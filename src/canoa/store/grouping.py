@@ -138,6 +138,7 @@ class Grouping(Generic[C, A]):
         self, group: Sequence[tuple[C, Callable[[A | CanoaError], None]]], answers: Sequence[A] | Exception
     ) -> None:
         if not isinstance(answers, Exception):
+            self._forgive([change for change, _ in group] if self._failures else ())
             self._tell_all(group, answers)
         elif isinstance(answers, StoreUnreachable | StoreFull | SettingError):
             self._tell_all(group, [answers] * len(group))
@@ -216,10 +217,14 @@ class Grouping(Generic[C, A]):
             return [exc] * len(changes)
         except Exception as exc:
             return await self._answers_after(changes, exc)
+        self._forgive(changes)
+        return answers
+
+    def _forgive(self, changes: Sequence[C]) -> None:
+        """They were written."""
         if self._failures:
             for change in changes:
                 self._failures.pop(_about(change), None)
-        return answers
 
     async def _answers_after(self, changes: list[C], exc: Exception) -> Sequence[A | CanoaError]:
         """Of one change, or a bug of ours: neither may hold up the others."""

@@ -34,10 +34,10 @@ _OK: Final = Outcome.OK.value
 
 
 class Messages:
-    """Of one group. `is_ahead`: attempts leave before the group is on disk."""
+    """Of one group."""
 
-    def __init__(self, *, is_ahead: bool) -> None:
-        self._is_ahead = is_ahead
+    def __init__(self) -> None:
+        self.is_ahead = False  # attempts leave before the group is on disk
         self._duties: list[Duty] = []
         self.owed: list[Owed] = []
         self.latest_ms = 0  # when the last of them was owed
@@ -97,7 +97,7 @@ class Messages:
         except routed_messages.DeadlinePassed as exc:
             self._refuse(duty, Outcome.EXPIRED, str(exc))
         else:
-            self._owe(duty.answer, key, publication, is_ahead=self._is_ahead)
+            self._owe(duty.answer, key, publication, is_ahead=self.is_ahead)
 
     def _refuse(self, duty: Attempt, outcome: Outcome, error: str) -> None:
         now_ms = duty.answer.now_ms

@@ -67,8 +67,7 @@ def _task_id(move: Move) -> str:
 
 
 class RoutedLedger:
-    """Takes moves one after the other. What must be written afterwards is in the attributes. `is_ahead`: the attempts
-    that it builds leave at once."""
+    """Takes moves one after the other. What must be written afterwards is in the attributes."""
 
     def __init__(
         self,
@@ -78,7 +77,6 @@ class RoutedLedger:
         route: Route,
         settings: StepSettings,
         random: Callable[[], float] = chance.random,
-        is_ahead: bool = False,
     ) -> None:
         self._tasks = dict(tasks)
         self._notes = notes
@@ -86,7 +84,7 @@ class RoutedLedger:
         self._settings = settings
         self._random = random
         self._courses: dict[str, Course] = {}  # of the tasks that were moved
-        self._messages = Messages(is_ahead=is_ahead)
+        self._messages = Messages()
         self._answers: list[Answer] = []
         self._changed: dict[str, TaskRecord] = {}
         self._with_result: set[str] = set()
@@ -167,6 +165,10 @@ class RoutedLedger:
 
     def known(self, task_id: str) -> RoutedTask | None:
         return self._tasks.get(task_id)
+
+    def send_ahead(self, is_ahead: bool) -> None:
+        """Whether the attempts that it builds from now on leave at once."""
+        self._messages.is_ahead = is_ahead
 
     def know(self, tasks: Mapping[str, RoutedTask]) -> None:
         """For the moves that come next."""

@@ -238,7 +238,7 @@ class DecidesAhead(Protocol):
     ) -> None:
         """Like `advance`, for whoever does not wait. Moves are decided in the order in which they are given.
         `ahead` gets the attempts at once: they may leave, and are `sent` in the answers. Should the moves not be
-        written, or be decided otherwise after all, these are answered late or twice, which is harmless."""
+        written, or be decided otherwise after all, their actions run in vain, or twice; one answer counts."""
 
 
 class FullStore(Store, RoutedStore, Protocol):

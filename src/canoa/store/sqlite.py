@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from canoa.errors import SettingError, StoreUnreachable
 from canoa.store import ledger, reads, sqlite_batch, sqlite_catalogue, sqlite_limits, sqlite_owed, sqlite_routed
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
         Owed,
     )
     from canoa.vocabulary import NodeId
+
+
+Result = TypeVar("Result")
 
 
 class SqliteStore(RoutedReads):
@@ -98,19 +101,22 @@ class SqliteStore(RoutedReads):
     # --- Changes ------------------------------------------------------------------------------------
 
     async def apply(self, changes: Sequence[Change]) -> list[Answer]:
-        async with self._routed().alone():
+        def work(connection: sqlite3.Connection) -> list[Answer]:
             self._notes.memory.take(ledger.needs_of(changes).tasks)  # they change without their managers
-            return await self._writer.write(partial(sqlite_batch.apply, changes=changes))
+            return sqlite_batch.apply(connection, changes)
+
+        return await self._write_alone(work)
 
     async def take_outbox(self, *, now_ms: int, limit: int, for_ms: int) -> list[OutboxRow]:
         work = partial(sqlite_limits.take_outbox, now_ms=now_ms, limit=limit, for_ms=for_ms)
         return await self._writer.write(work)
 
     async def forget(self, retention: Retention, *, now_ms: int, limit: int) -> int:
-        work = partial(sqlite_limits.forget, retention=retention, now_ms=now_ms, limit=limit)
-        async with self._routed().alone():
+        def work(connection: sqlite3.Connection) -> int:
             self._notes.memory.clear()
-            return await self._writer.write(work)
+            return sqlite_limits.forget(connection, retention, now_ms=now_ms, limit=limit)
+
+        return await self._write_alone(work)
 
     async def _ask(self, asked: reads.Asked | None) -> list[reads.Row]:
         if asked is None:
@@ -151,6 +157,17 @@ class SqliteStore(RoutedReads):
     ) -> None:
         self._routed().start(moves, route, paid=paid, settings=settings, ahead=ahead, on_end=on_end)
 
+    async def _write_alone(
+        self, work: Callable[[sqlite3.Connection], Result], *, after: Callable[[Result], None] | None = None
+    ) -> Result:
+        """While no moves are decided or written. To the end, also where the caller does not wait for it."""
+
+        async def write() -> Result:
+            async with self._routed().alone():
+                return await self._writer.write(work, after=after)
+
+        return await asyncio.shield(asyncio.ensure_future(write()))
+
     def _routed(self) -> Ahead:
         if self._ahead is None:
             raise StoreUnreachable(f"the store {self._path} is closed; open it before you use it")
@@ -158,8 +175,7 @@ class SqliteStore(RoutedReads):
 
     async def take_owed(self, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
         work = partial(sqlite_owed.take_owed, debts=self._notes.debts, now_ms=now_ms, limit=limit, for_ms=for_ms)
-        async with self._routed().alone():
-            taking = await self._writer.write(work, after=Taking.settle)
+        taking = await self._write_alone(work, after=Taking.settle)
         return taking.owed
 
     async def put_plan(self, plan: Plan, *, now_ms: int) -> bool:

@@ -179,6 +179,7 @@ def grow_log(connection: sqlite3.Connection) -> None:
     overwrites. Nothing is changed, many times; that is as safe as any commit, since none of it need survive."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     try:
+        connection.execute("PRAGMA busy_timeout=0")  # whoever else reads or writes goes first
         connection.execute("PRAGMA synchronous=OFF")
         connection.execute("PRAGMA wal_autocheckpoint=0")
         for _ in range(LOG_PAGES):
@@ -186,7 +187,8 @@ def grow_log(connection: sqlite3.Connection) -> None:
     finally:
         for setting in _SETTINGS:
             connection.execute(setting)
-        connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        connection.execute(_PATIENT)
 
 
 def translated(exc: sqlite3.Error, path: Path) -> CanoaError:

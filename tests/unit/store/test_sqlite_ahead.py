@@ -8,10 +8,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contract.store.routed_words import CHAIN, FETCH, ONE, answer, begin, fan, rerun, states
+from tests.contract.store.routed_words import CHAIN, FETCH, ONE, Nodes, answer, begin, cancel, fan, rerun, states
 from tests.contract.store.words import NOW_MS, accept
 
-from canoa.errors import StoreFull, StoreUnreachable, WrongUse
+from canoa.errors import StoreFull, WrongUse
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
 from canoa.execution.step_moves import Verdict
@@ -207,7 +207,8 @@ async def test_another_program_that_was_quicker_is_heard_first(desk: Desk, held:
     (first,), (second,) = [await each for each in waiting]
 
     assert (first.verdict, second.verdict) == (Verdict.TAKEN, Verdict.TAKEN)
-    assert [each.key for each in (*first.owed, *second.owed)] == ["a.0.1.1", "a.1.1.1"]
+    assert [each.key for each in (*first.sent, *second.sent)] == desk.left == ["a.0.1.1", "a.1.1.1"]
+    assert (first.owed, second.owed) == ((), ())  # they have left: not once more
     assert states(await desk.store.steps(A)) == ["ok", "sent", "blocked"]
 
 
@@ -231,11 +232,10 @@ async def test_a_move_that_cannot_be_takes_no_other_along(desk: Desk) -> None:
     await turns()
     with pytest.raises(WrongUse):
         await desk.moved(begin("x", Plan(name="bad", steps=(first, then))))
-    with pytest.raises(StoreUnreachable, match="tried again"):
-        await good
-    (told,) = await desk.moved(begin("a"))
+    (told,) = await good
 
-    assert told.verdict is Verdict.TAKEN
+    assert (told.verdict, told.owed, [each.key for each in told.sent]) == (Verdict.TAKEN, (), ["a.0.1.1"])
+    await asyncio.sleep(5 * sqlite_ahead.LINGER_S)  # nothing of it comes later
     assert desk.count("tasks") == 1
 
 
@@ -252,15 +252,17 @@ async def test_a_value_that_no_row_can_keep_is_only_its_own_move_s_trouble(desk:
 async def test_a_full_disk_lets_nothing_leave_again_and_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     written = sqlite_routed.write
 
-    def full(*_: object) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
+    def full(_: sqlite3.Connection, rows: sqlite_routed.RoutedRows) -> None:
+        if any(rows):
+            raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(sqlite_routed, "write", full)
-    monkeypatch.setattr("canoa.store.sqlite_link._is_full", lambda _: True)
     monkeypatch.setattr("canoa.store.sqlite_link.translated", lambda *_: StoreFull("no room"))
     for _ in range(3):
         with pytest.raises(StoreFull):
             await desk.moved(begin("a"))
+        (unknown,) = await desk.moved(answer("a.0.1.1"))  # it has run in vain, and nothing need be written about it
+        assert unknown.verdict is Verdict.UNKNOWN
     assert desk.left == ["a.0.1.1"]  # the first time: nobody could know
 
     monkeypatch.setattr(sqlite_routed, "write", written)
@@ -290,6 +292,69 @@ async def test_a_rerun_finds_the_end_on_disk(desk: Desk) -> None:
     assert (await first)[0].verdict is Verdict.TAKEN
     assert (await ended)[0].outcome is Outcome.FAILED
     assert (again.verdict, [each.key for each in again.owed]) == (Verdict.TAKEN, ["a.0.1.2"])
+
+
+async def test_what_was_cancelled_after_its_rerun_is_cancelled(desk: Desk) -> None:
+    await desk.moved(begin("a"), answer("a.0.1.1", None, outcome=Outcome.FAILED, error="no"))
+    again, ended = desk.begun(rerun("a")), desk.begun(cancel("a", after_ms=2000))
+
+    assert [each.verdict for each in (*await again, *await ended)] == [Verdict.TAKEN, Verdict.TAKEN]
+    assert states(await desk.store.steps(A)) == ["cancelled"]
+
+
+async def test_moves_of_another_route_wait_for_those_before(desk: Desk) -> None:
+    """So no flight writes what a later one has done to its tasks."""
+    first = desk.begun(begin("a", CHAIN))
+    await turns()
+    (second,) = await desk.store.advance([answer("a.0.1.1", "x")], Nodes("gw-8"))
+
+    assert (await first)[0].verdict is Verdict.TAKEN
+    assert [each.key for each in second.owed] == ["a.1.1.1"]
+    assert desk.store.writes.done == 2
+
+
+async def test_two_programs_that_take_turns_send_nothing_twice(desk: Desk) -> None:
+    other = Desk(desk.path)
+    await other.store.open()
+    owed: list[Owed] = []
+    for number in range(20):
+        for each, name in ((desk, f"d{number}"), (other, f"o{number}")):
+            (moved,) = await each.moved(begin(name))
+            owed += moved.owed
+    await other.store.aclose()
+
+    assert owed == []
+    assert len(desk.left) == len(other.left) == len({*desk.left, *other.left}) / 2 == 20
+
+
+async def test_what_cannot_be_decided_while_others_are_written_spoils_neither(
+    desk: Desk, held: sqlite3.Connection
+) -> None:
+    waiting = [desk.begun(begin("a", CHAIN))]
+    await asyncio.sleep(5 * sqlite_ahead.LINGER_S)  # it is on its way to disk
+    waiting.append(desk.begun(answer("a.0.1.1", "x")))
+    await turns()
+    bad = desk.begun(begin("x", Plan(name="bad", steps=(Step(name="b", action=FETCH, after=("b",)),))))
+    await turns()
+    waiting.append(desk.begun(answer("a.1.1.1", "y")))
+    await turns()
+    held.execute("COMMIT")
+
+    assert [(await each)[0].verdict for each in waiting] == [Verdict.TAKEN] * 3
+    with pytest.raises(WrongUse):
+        await bad
+    assert states(await desk.store.steps(A)) == ["ok", "ok", "sent"]
+
+
+async def test_whoever_fails_over_an_answer_holds_up_nobody(desk: Desk) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("a bug")
+
+    desk.store.start_advance([begin("a")], ONE, paid=[], settings=DEFAULT_SETTINGS, ahead=fail, on_end=fail)
+    (moved,) = await desk.moved(begin("b"))
+
+    assert moved.verdict is Verdict.TAKEN
+    assert desk.count("tasks") == 2
 
 
 # --- On the event loop, or in the thread ------------------------------------------------------------------------
