@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 START_TIMEOUT_S = 60.0  # 6 s on two idle cores; a loaded machine with several nodes needs far longer
 _STOP_WITHIN_S = 30.0
 _CTL_WITHIN_S = 60.0
+_BOOTED_WITHIN_S = 20.0
+_STILL_BOOTING = "requires the 'rabbit' app to be running"  # it takes connections a moment before it takes commands
 _PORT_FREE_WITHIN_S = 2.0  # the last threads of a killed node may hold a port for a moment
 _WORDS = 12  # lines quoted from RabbitMQ in an error
 _LOG_PREFIX = re.compile(r"^\S+ \S+ \[error\] <[\d.]+> ?")
@@ -183,12 +185,11 @@ class RabbitNode:
 
     def ctl(self, *args: str) -> str:
         """Run `rabbitmqctl` against this node and give its output, or raise `RabbitFailed`. About a second each."""
-        command = [str(setup.find_scripts() / "rabbitmqctl"), "--quiet", "--node", self._name, *args]
-        done = subprocess.run(
-            command, env=self._environment(), cwd=self.folder, capture_output=True, text=True, timeout=_CTL_WITHIN_S
-        )
-        if done.returncode != 0:
-            raise RabbitFailed(f"rabbitmqctl {' '.join(args)}: {(done.stderr or done.stdout).strip()}")
+        ends_at = time.monotonic() + _BOOTED_WITHIN_S
+        while (done := self._run_ctl(args)).returncode != 0:
+            said = (done.stderr or done.stdout).strip()
+            if _STILL_BOOTING not in said or time.monotonic() > ends_at:
+                raise RabbitFailed(f"rabbitmqctl {' '.join(args)}: {said}")
         return done.stdout
 
     def add_vhost(self) -> str:
@@ -208,6 +209,12 @@ class RabbitNode:
         self.ctl("set_vm_memory_high_watermark", "0" if on else _DEFAULT_WATERMARK)
 
     # --- Inside -------------------------------------------------------------------------------------
+
+    def _run_ctl(self, args: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        command = [str(setup.find_scripts() / "rabbitmqctl"), "--quiet", "--node", self._name, *args]
+        return subprocess.run(
+            command, env=self._environment(), cwd=self.folder, capture_output=True, text=True, timeout=_CTL_WITHIN_S
+        )
 
     def _environment(self) -> dict[str, str]:
         return setup.environment(
