@@ -51,8 +51,9 @@ torture-pool: .venv/ready rabbitmq ## Kill workers a thousand times in twenty mi
 torture-keep: .venv/ready ## Kill `canoa up` a hundred times under load and miss no result
 	@$(BIN)/python -m tests.torture.keep --kills 100
 
-torture-manager: .venv/ready rabbitmq postgresql ## Kill one of two managers a hundred times under load and miss no result
+torture-manager: .venv/ready rabbitmq postgresql ## Kill managers a hundred times under load and miss no result
 	@$(BIN)/python -m tests.torture.manager --kills 100
+	@$(BIN)/python -m tests.torture.manager --kills 100 --alone
 
 format: .venv/ready ## Put the code into shape
 	@$(BIN)/ruff format .

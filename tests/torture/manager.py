@@ -1,8 +1,9 @@
-"""Kills one of two managers under load, again and again, and checks that what was accepted has ended, with one result.
+"""Kills managers under load, again and again, and checks that what was accepted has ended, with one result.
 
-    python -m tests.torture.manager --kills 100
+    python -m tests.torture.manager --kills 100 [--alone]
 
-They share a PostgreSQL and a RabbitMQ, all private. Exit code 1 and a list when a promise was broken.
+Two of them, in turn, that share a PostgreSQL; or one, on SQLite. With a RabbitMQ, all private. Exit code 1 and a list
+when a promise was broken.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import random
 import shutil
 import sys
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,17 +34,17 @@ TOLD_WITHIN_S: Final = 30.0
 SHOWN: Final = 20
 
 
-async def tortured(folder: Path, rabbit: Rabbit, store_url: str, *, kills: int) -> list[str]:
+async def tortured(folder: Path, rabbit: Rabbit, store_url: str, *, count: int, kills: int) -> list[str]:
     """The promises that were broken."""
     async with Plant(folder, rabbit, store_url) as plant:
-        managers = [await plant.manager(), await plant.manager()]
+        managers = [await plant.manager() for _ in range(count)]
         nodes = [await plant.node("gw-1"), await plant.node("gw-2")]
         async with plant.load(batch=10):
             for kill in range(kills):
-                await plant.ready(managers[kill % 2])
+                await plant.ready(managers[kill % count])
                 await asyncio.sleep(random.uniform(0, LONGEST_S))
-                managers[kill % 2].kill()
-                managers[kill % 2] = plant.start_manager()
+                managers[kill % count].kill()
+                managers[kill % count] = plant.start_manager()
         broken = await checked(plant)
         broken += [f"node {node.pid} ended by itself: {node.said[-500:]}" for node in nodes if not node.is_alive]
         said_again = f"{plant.finals.repeated} final results said again"
@@ -85,21 +86,27 @@ async def _said(handle: Handle[int], within_s: float) -> object:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.torture.manager")
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--alone", action="store_true", help="one manager, on SQLite")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     with (
         tempfile.TemporaryDirectory() as rabbit_folder,
-        tempfile.TemporaryDirectory() as postgres_folder,
         RabbitNode(Path(rabbit_folder)) as rabbit,
-        PostgresNode(Path(postgres_folder)) as postgres,
+        ExitStack() as stack,
     ):
-        url = postgres.url(postgres.add_database())
-        broken = asyncio.run(tortured(folder, Rabbit(rabbit, rabbit.url()), url, kills=given.kills))
+        count, url = (1, f"sqlite:///{folder}/canoa.db") if given.alone else (2, _postgres_url(stack))
+        broken = asyncio.run(tortured(folder, Rabbit(rabbit, rabbit.url()), url, count=count, kills=given.kills))
     for line in broken[:SHOWN]:
         print(line)
     if broken:
         sys.exit(f"what it logged is in {folder}")
     shutil.rmtree(folder)
+
+
+def _postgres_url(stack: ExitStack) -> str:
+    folder = stack.enter_context(tempfile.TemporaryDirectory())
+    postgres = stack.enter_context(PostgresNode(Path(folder)))
+    return postgres.url(postgres.add_database())
 
 
 if __name__ == "__main__":
