@@ -133,19 +133,7 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
     if len(output) > limit_bytes:
         raise PayloadTooLarge("messageData", len(output), limit_bytes)
     headers = message.headers
-    if outcome is Outcome.OK:
-        return StepEnd(
-            task_id=TaskId(task_id),
-            step=step,
-            attempt=attempt,
-            send=send,
-            outcome=outcome,
-            output=output,
-            now_ms=now_ms,
-            started_ms=past_ms(headers.get(result.STARTED), now_ms),
-            ended_ms=past_ms(headers.get(sapparchi.ENDED), now_ms),
-        )
-    return StepEnd(
+    end = StepEnd(
         task_id=TaskId(task_id),
         step=step,
         attempt=attempt,
@@ -155,6 +143,11 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
         now_ms=now_ms,
         started_ms=past_ms(headers.get(result.STARTED), now_ms),
         ended_ms=past_ms(headers.get(sapparchi.ENDED), now_ms),
+    )
+    if outcome is Outcome.OK:
+        return end
+    return msgspec.structs.replace(
+        end,
         error=error,
         is_final=headers.get(sapparchi.NO_RETRY) is True,
         error_type=text(headers.get(sapparchi.ERROR_TYPE))[:200],

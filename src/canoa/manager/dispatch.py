@@ -21,6 +21,7 @@ from canoa.manager.refusing import Refusals
 from canoa.manager.sending import Sender
 from canoa.manager.telling import Telling
 from canoa.manager.timers import Timers
+from canoa.store.telling import tell
 from canoa.vocabulary import NodeId, TaskId
 from canoa.wire.ids import new_task_id
 from canoa.wire.sapparchi import parse_request_id
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker
     from canoa.execution.step_moves import Route, Verdict
     from canoa.execution.step_settings import StepSettings
-    from canoa.store.routed_port import Due, FullStore, Move, Moved, Owed
+    from canoa.store.routed_port import Due, FullStore, Move, Moved
 
 log = get_logger(__name__)
 
@@ -63,7 +64,9 @@ class Dispatch:
         self._loop = asyncio.get_running_loop()
         self._moved: list[tuple[Move, Moved]] = []  # in this turn of the loop
         self._telling = Telling(events, self.stats)
-        self.moving = Moving(store, route, self._after, ahead=self._send_ahead, settings=steps)
+        self.moving = Moving(
+            store, route, self._after, ahead=lambda attempts: self.sender.send(attempts), settings=steps
+        )
         self.sender = Sender(broker, store, self.moving, stats=self.stats, takes_bundles=takes_bundles)
         self.answers = Answers(self.moving, self.sender, stats=self.stats, limit_bytes=limit_bytes)
         self.intake = Intake(
@@ -119,9 +122,6 @@ class Dispatch:
         await self.timers.stop()
         await self.moving.aclose()
 
-    def _send_ahead(self, attempts: Sequence[Owed]) -> None:
-        self.sender.send(attempts)
-
     def _after(self, move: Move, moved: Moved) -> None:
         """What somebody waits for leaves in this turn of the loop; whatever else a move means comes in the next."""
         if moved.owed:
@@ -133,9 +133,9 @@ class Dispatch:
     def _look_back(self) -> None:
         written, self._moved = self._moved, []
         self.stats.written()
-        _tried(self._on_moved, written)
+        tell(self._on_moved, written)
         for move, moved in written:
-            _tried(self._tell, move, moved)
+            tell(self._tell, move, moved)
 
     def _tell(self, move: Move, moved: Moved) -> None:
         if moved.due_ms:
@@ -170,13 +170,6 @@ def _given_back(out: Due, why: str) -> StepLost:
         is_returned=True,
         now_ms=now_ms(),
     )
-
-
-def _tried(whom: Callable[..., None], *what: Any) -> None:
-    try:
-        whom(*what)
-    except Exception:  # of one move, which must not keep the others from being told
-        log.exception("move_not_told")
 
 
 def _ignored(_: Any) -> None:

@@ -144,12 +144,8 @@ class _Door:
         paid, self.paid = self.paid, []
         try:
             return await self._store.advance(moves, self._route, paid=paid, settings=self._settings)
-        except (CanoaError, asyncio.CancelledError):
-            self.paid += paid
-            self._on_returned()
-            raise
-        except Exception as exc:  # perhaps over these, for ever: they are sent once more, which is harmless
-            log.error("payments_not_kept", payments=len(paid), reason=repr(exc))
+        except BaseException as exc:
+            self._not_paid(paid, exc)
             raise
 
     def start(self, moves: Sequence[Move], on_end: Callable[[Sequence[Moved] | Exception], None]) -> None:
@@ -171,12 +167,16 @@ class _Door:
         on_end: Callable[[Sequence[Moved] | Exception], None],
         answers: Sequence[Moved] | Exception,
     ) -> None:
-        if isinstance(answers, CanoaError):
+        if isinstance(answers, Exception):
+            self._not_paid(paid, answers)
+        on_end(answers)
+
+    def _not_paid(self, paid: list[str], why: BaseException) -> None:
+        if isinstance(why, CanoaError | asyncio.CancelledError):
             self.paid += paid
             self._on_returned()
-        elif isinstance(answers, Exception):
-            log.error("payments_not_kept", payments=len(paid), reason=repr(answers))
-        on_end(answers)
+        else:  # perhaps over these, for ever: they are sent once more, which is harmless
+            log.error("payments_not_kept", payments=len(paid), reason=repr(why))
 
 
 def _resolve(answered: asyncio.Future[T], answer: T) -> None:

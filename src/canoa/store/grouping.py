@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable, WrongUse
 from canoa.logs import get_logger
 from canoa.store.port import Answer, Change
+from canoa.store.telling import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,19 +41,26 @@ class Applies(Protocol[C_contra, A_co]):
     async def apply(self, changes: Sequence[C_contra]) -> Sequence[A_co]: ...
 
 
+class Starts(Protocol[C_contra, A_co]):
+    """A store that takes the next group before it has answered for the last: `on_end` hears of it."""
+
+    def __call__(
+        self, changes: Sequence[C_contra], on_end: Callable[[Sequence[A_co] | Exception], None], /
+    ) -> None: ...
+
+
 class Grouping(Generic[C, A]):
     """Answers in the order in which the changes came. What was given before `aclose` is still written. `after` hears
     every change that was posted and written, before whoever posted it does.
 
-    `start`: of a store that takes the next group before it has answered for the last. It gets what comes first in a
-    turn of the loop at once, and what follows together."""
+    A store with `start` gets what comes first in a turn of the loop at once, and what follows together."""
 
     def __init__(
         self,
         store: Applies[C, A],
         *,
         after: Callable[[C, A], None] | None = None,
-        start: Callable[[Sequence[C], Callable[[Sequence[A] | Exception], None]], None] | None = None,
+        start: Starts[C, A] | None = None,
     ) -> None:
         self._store = store
         self._after = after
@@ -117,16 +125,13 @@ class Grouping(Generic[C, A]):
         if self._waiting and self._start_with is not None:
             self._give(self._start_with)
 
-    def _give(self, start: Callable[[Sequence[C], Callable[[Sequence[A] | Exception], None]], None]) -> None:
+    def _give(self, start: Starts[C, A]) -> None:
         while self._waiting:
             group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
             self._begin(start, [change for change, _ in group], partial(self._on_answers, group))
 
     def _begin(
-        self,
-        start: Callable[[Sequence[C], Callable[[Sequence[A] | Exception], None]], None],
-        changes: Sequence[C],
-        on_end: Callable[[Sequence[A] | Exception], None],
+        self, start: Starts[C, A], changes: Sequence[C], on_end: Callable[[Sequence[A] | Exception], None]
     ) -> None:
         self._started += 1
         try:
@@ -162,7 +167,7 @@ class Grouping(Generic[C, A]):
         if isinstance(answers, Exception) and not isinstance(answers, CanoaError):
             log.error("changes_not_written", changes=len(changes), exc_info=answers)
             answers = _unknown(answers)
-        _tell(on_answer, answers)
+        tell(on_answer, answers)
         self._answered()
 
     def _answered(self) -> None:
@@ -182,7 +187,7 @@ class Grouping(Generic[C, A]):
     async def _write_some(self) -> None:
         while self._whole:
             changes, on_answers = self._whole.popleft()
-            _tell(on_answers, await self._all_answers(changes))
+            tell(on_answers, await self._all_answers(changes))
         group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
         self._tell_all(group, await self._answers([change for change, _ in group]) if group else [])
 
@@ -191,15 +196,9 @@ class Grouping(Generic[C, A]):
     ) -> None:
         after = self._after
         for (change, on_answer), answer in zip(group, answers, strict=True):
-            try:  # `_tell`, written out: most of what a manager does goes through here
-                if after is not None and not isinstance(answer, CanoaError):
-                    after(change, answer)
-            except Exception:
-                log.exception("answer_not_taken")
-            try:
-                on_answer(answer)
-            except Exception:
-                log.exception("answer_not_taken")
+            if after is not None and not isinstance(answer, CanoaError):
+                tell(after, change, answer)
+            tell(on_answer, answer)
 
     async def _all_answers(self, changes: Sequence[C]) -> Sequence[A] | CanoaError:
         try:
@@ -258,13 +257,6 @@ def _about(change: object) -> str:
 
 def _unknown(exc: Exception) -> StoreUnreachable:
     return StoreUnreachable(f"the store failed: {exc!r:.200}")
-
-
-def _tell(whom: Callable[..., None], *what: Any) -> None:
-    try:
-        whom(*what)
-    except Exception:  # one of them must not keep the others from hearing theirs
-        log.exception("answer_not_taken")
 
 
 def _resolve(answered: asyncio.Future[Any], answer: Any) -> None:

@@ -16,9 +16,7 @@ from collections import deque
 from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final
 
 from canoa.errors import SettingError, StoreFull, StoreUnreachable
 from canoa.execution.step_moves import Rerun
@@ -26,8 +24,9 @@ from canoa.logs import get_logger
 from canoa.store import sqlite_routed
 from canoa.store.packing import plain
 from canoa.store.routed_ledger import RoutedLedger, needs_of
+from canoa.store.sqlite_flight import Batch, Flight, size_bytes, without_sent
 from canoa.store.sqlite_link import Busy
-from canoa.wire.sapparchi import NODE_ID
+from canoa.store.telling import tell
 
 if TYPE_CHECKING:
     import sqlite3
@@ -73,32 +72,6 @@ class _Stale(Exception):
     """It was decided on what is not so any more."""
 
 
-class _Batch(NamedTuple):
-    """Moves that came together. `answers`: as decided, until they are on disk."""
-
-    moves: Sequence[Move]
-    on_end: OnMoved
-    answers: Sequence[Moved]
-
-
-class _Flight:
-    """Batches that are written together."""
-
-    def __init__(self, notes: Notes, route: Route, settings: StepSettings) -> None:
-        self.ledger = RoutedLedger({}, notes, route=route, settings=settings)
-        self.route = route
-        self.settings = settings
-        self.batches: list[_Batch] = []
-        self.began_s = monotonic()
-        self.count = 0  # of moves
-        self.is_awaited = False
-        self.is_small = False
-        self.paid: frozenset[str] = frozenset()  # what it did not write down as owed
-
-    def is_for(self, route: Route, settings: StepSettings) -> bool:
-        return self.route is route and self.settings == settings
-
-
 class Ahead:
     """`writer` is open, and so is `reader`, which this closes. Belongs to the event loop, and so do the notes, but for
     whoever has them `alone`."""
@@ -108,9 +81,9 @@ class Ahead:
         self._reader = reader
         self._notes = notes
         self._loop = asyncio.get_running_loop()
-        self._waiting: _Flight | None = None
-        self._written: _Flight | None = None  # just now
-        self._spoilt: list[_Flight] = []  # to be decided again, once nothing is on its way
+        self._waiting: Flight | None = None
+        self._written: Flight | None = None  # just now
+        self._spoilt: list[Flight] = []  # to be decided again, once nothing is on its way
         self._paid: set[str] = set()  # before they were owed on disk
         self._is_sound = True  # the last write was written
         self._began_s = float("-inf")
@@ -138,17 +111,16 @@ class Ahead:
         on_end: OnMoved,
     ) -> None:
         """`on_end` hears the answers once they are true, or why the moves were not written."""
-        again = partial(self.start, moves, route, paid=paid, settings=settings, ahead=ahead, on_end=on_end)
         flight = self._waiting
+        if not self._holders and flight is not None and not flight.is_for(route, settings):
+            self._hold()
+            self._spawn(self._pass_by())
         if self._holders:
+            again = partial(self.start, moves, route, paid=paid, settings=settings, ahead=ahead, on_end=on_end)
             self._held.append(again)
         elif any(isinstance(move, Rerun) for move in moves):
             self._hold()
             self._spawn(self._rerun(moves, route, paid=paid, settings=settings, on_end=on_end))
-        elif flight is not None and not flight.is_for(route, settings):
-            self._hold()
-            self._held.append(again)
-            self._spawn(self._pass_by())
         else:
             self._pay(paid)
             self._take(moves, flight or self._new_flight(route, settings), ahead, on_end)
@@ -156,7 +128,7 @@ class Ahead:
     def _take(
         self,
         moves: Sequence[Move],
-        flight: _Flight,
+        flight: Flight,
         ahead: Callable[[Sequence[Owed]], None] | None,
         on_end: OnMoved,
     ) -> None:
@@ -165,12 +137,12 @@ class Ahead:
             answers = self._decide(flight, moves, is_ahead=ahead is not None and self._is_sound)
         except Exception as exc:
             log.warning("moves_are_decided_again", moves=flight.count, reason=repr(exc))
-            flight.batches.append(_Batch(moves, on_end, ()))
+            flight.batches.append(Batch(moves, on_end, ()))
             self._spoil()
             return
-        flight.batches.append(_Batch(moves, on_end, answers))
+        flight.batches.append(Batch(moves, on_end, answers))
         if ahead is not None and (sent := [each for moved in answers for each in moved.sent]):
-            _told(ahead, sent)
+            tell(ahead, sent)
         self._schedule()
 
     # --- Having it alone ----------------------------------------------------------------------------------
@@ -207,7 +179,7 @@ class Ahead:
     def _let_go(self) -> None:
         self._holders -= 1
         while self._held and not self._holders:
-            _told(self._held.popleft())
+            tell(self._held.popleft())
         if not self._holders:
             self._is_free.set()
 
@@ -222,12 +194,12 @@ class Ahead:
 
     # --- Deciding -----------------------------------------------------------------------------------------
 
-    def _new_flight(self, route: Route, settings: StepSettings) -> _Flight:
+    def _new_flight(self, route: Route, settings: StepSettings) -> Flight:
         self._is_idle.clear()
-        flight = self._waiting = _Flight(self._notes, route, settings)
+        flight = self._waiting = Flight(self._notes, route, settings)
         return flight
 
-    def _decide(self, flight: _Flight, moves: Sequence[Move], *, is_ahead: bool) -> list[Moved]:
+    def _decide(self, flight: Flight, moves: Sequence[Move], *, is_ahead: bool) -> list[Moved]:
         if not moves:
             return []
         ledger, before = flight.ledger, flight.count
@@ -274,7 +246,7 @@ class Ahead:
             self._timer.cancel()
             self._timer = None
 
-    def _wait_s(self, flight: _Flight) -> float:
+    def _wait_s(self, flight: Flight) -> float:
         if self._holders or flight.count >= FULL:
             return 0
         if flight.count < CROWD:
@@ -293,7 +265,7 @@ class Ahead:
             flight.ledger.close(flight.paid)
             rows = sqlite_routed.rows_of(flight.ledger)
             work = partial(self._write_rows, rows=rows)
-            flight.is_small = sum(map(len, rows)) <= FEW_ROWS and _size_bytes(rows) <= FEW_BYTES
+            flight.is_small = sum(map(len, rows)) <= FEW_ROWS and size_bytes(rows) <= FEW_BYTES
             on_end = partial(self._on_written, flight, has_rows=any(rows[1:7]))
             if not flight.is_small or not self._writes_here(work):
                 self._written_here = 0
@@ -319,13 +291,13 @@ class Ahead:
             raise _Stale
         sqlite_routed.write(connection, rows)
 
-    def _on_written(self, flight: _Flight, error: Exception | None, *, has_rows: bool = False) -> None:
+    def _on_written(self, flight: Flight, error: Exception | None, *, has_rows: bool = False) -> None:
         if error is None:
             try:
                 self._settle(flight, has_rows=has_rows)
             finally:
                 for batch in flight.batches:
-                    _told(batch.on_end, batch.answers)
+                    tell(batch.on_end, batch.answers)
                 self._next()
         elif isinstance(error, StoreFull | StoreUnreachable | SettingError):
             self._give_up(error)
@@ -335,7 +307,7 @@ class Ahead:
             self._written = None
             self._spoil()
 
-    def _settle(self, flight: _Flight, *, has_rows: bool) -> None:
+    def _settle(self, flight: Flight, *, has_rows: bool) -> None:
         self._is_sound = self._is_sound or has_rows  # a transaction without any says nothing about the disk
         if flight.is_small:
             self._took_s += TOOK_WEIGHT * (monotonic() - self._began_s - self._took_s)
@@ -387,7 +359,7 @@ class Ahead:
         self._stop_timer()
         self._notes.memory.clear()
         for batch in [batch for flight in flights for batch in flight.batches]:
-            _told(batch.on_end, error)
+            tell(batch.on_end, error)
         self._next()
         if has_spoilt:  # nobody decides them again, or holds what comes until then
             self._let_go()
@@ -398,7 +370,7 @@ class Ahead:
         for flight, batch in [(each, batch) for each in flights for batch in each.batches]:
             again = await self._decided_again(batch.moves, flight.route, paid=(), settings=flight.settings)
             self._settle_paid()
-            _told(batch.on_end, _without_sent(again, batch.answers) if isinstance(again, list) else again)
+            tell(batch.on_end, without_sent(again, batch.answers) if isinstance(again, list) else again)
         self._next()
         self._let_go()
 
@@ -408,7 +380,7 @@ class Ahead:
         """It needs the end before it as it was written. Whoever calls holds what comes."""
         await self._settled()
         answers = await self._decided_again(moves, route, paid=paid, settings=settings)
-        _told(on_end, answers)
+        tell(on_end, answers)
         self._let_go()
 
     async def _decided_again(
@@ -426,34 +398,3 @@ class Ahead:
 def _settle(ledgers: Sequence[RoutedLedger]) -> None:
     for each in ledgers:
         each.settle()
-
-
-def _without_sent(again: Sequence[Moved], before: Sequence[Moved]) -> list[Moved]:
-    """What has left for the same node already need not be sent once more."""
-    left = {each.key: _node_of(each) for moved in before for each in moved.sent}
-    if not left:
-        return [*again]
-    return [
-        msgspec.structs.replace(
-            moved,
-            sent=tuple(each for each in moved.owed if left.get(each.key) == _node_of(each)),
-            owed=tuple(each for each in moved.owed if left.get(each.key) != _node_of(each)),
-        )
-        for moved in again
-    ]
-
-
-def _node_of(owed: Owed) -> object:
-    """Nobody is no node: what goes to callers has none."""
-    return owed.publication.message.headers.get(NODE_ID, owed)
-
-
-def _size_bytes(rows: RoutedRows) -> int:
-    return sum(len(value) for values in rows for row in values for value in row if isinstance(value, bytes))
-
-
-def _told(whom: Callable[..., None], *what: Any) -> None:
-    try:
-        whom(*what)
-    except Exception:  # one of them must not keep the others from hearing theirs
-        log.exception("answer_not_taken")

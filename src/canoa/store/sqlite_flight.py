@@ -1,0 +1,70 @@
+"""Moves on their way to a SQLite file together, and what must be known of them. Values; see `sqlite_ahead.py`."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from canoa.store.routed_ledger import RoutedLedger
+from canoa.wire.sapparchi import NODE_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.execution.step_moves import Route
+    from canoa.execution.step_settings import StepSettings
+    from canoa.store.routed_notes import Notes
+    from canoa.store.routed_port import Move, Moved, OnMoved, Owed
+    from canoa.store.sqlite_routed import RoutedRows
+
+
+class Batch(NamedTuple):
+    """Moves that came together. `answers`: as decided, until they are on disk."""
+
+    moves: Sequence[Move]
+    on_end: OnMoved
+    answers: Sequence[Moved]
+
+
+class Flight:
+    """Batches that are written together."""
+
+    def __init__(self, notes: Notes, route: Route, settings: StepSettings) -> None:
+        self.ledger = RoutedLedger({}, notes, route=route, settings=settings)
+        self.route = route
+        self.settings = settings
+        self.batches: list[Batch] = []
+        self.began_s = monotonic()
+        self.count = 0  # of moves
+        self.is_awaited = False
+        self.is_small = False
+        self.paid: frozenset[str] = frozenset()  # what it did not write down as owed
+
+    def is_for(self, route: Route, settings: StepSettings) -> bool:
+        return self.route is route and self.settings == settings
+
+
+def without_sent(again: Sequence[Moved], before: Sequence[Moved]) -> list[Moved]:
+    """What has left for the same node already need not be sent once more."""
+    left = {each.key: _node_of(each) for moved in before for each in moved.sent}
+    if not left:
+        return [*again]
+    return [
+        msgspec.structs.replace(
+            moved,
+            sent=tuple(each for each in moved.owed if left.get(each.key) == _node_of(each)),
+            owed=tuple(each for each in moved.owed if left.get(each.key) != _node_of(each)),
+        )
+        for moved in again
+    ]
+
+
+def _node_of(owed: Owed) -> object:
+    """Nobody is no node: what goes to callers has none."""
+    return owed.publication.message.headers.get(NODE_ID, owed)
+
+
+def size_bytes(rows: RoutedRows) -> int:
+    return sum(len(value) for values in rows for row in values for value in row if isinstance(value, bytes))
