@@ -12,7 +12,6 @@ from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.clock import now_ms
 from canoa.execution.step_moves import CancelTask, Rerun, StepLost
-from canoa.logs import get_logger
 from canoa.manager.answers import Answers
 from canoa.manager.intake import Intake
 from canoa.manager.metrics import ManagerStats
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from canoa.execution.step_moves import Route, Verdict
     from canoa.execution.step_settings import StepSettings
     from canoa.store.routed_port import Due, FullStore, Move, Moved
-
-log = get_logger(__name__)
 
 PAGE: Final = 500
 
