@@ -200,6 +200,10 @@ class Course:
     # --- Timers -------------------------------------------------------------------------------------
 
     def _look_at_sent(self, step: StepRecord, now_ms: int, *, is_unsent: bool) -> None:
+        if step.node_id is None:  # nobody knows where: see `step_restoring.py`
+            self._close(step, RETURNED, now_ms, error="nobody answered")
+            self._dispatch(step, now_ms)
+            return
         if is_unsent or has_gone_back(step.due_ms, now_ms):
             self._send_from(step, now_ms)
         limit_ms = self._limit_now_ms(step)

@@ -10,13 +10,13 @@ lets it `build`, until nothing is wanted any more, and writes what stands in the
 from __future__ import annotations
 
 import random as chance
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
 
 from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import CancelTask, Rerun, StepDue, StepEnd, StepLost, Verdict
-from canoa.execution.step_records import BLOCKED, StepRecord
+from canoa.execution.step_records import BLOCKED, SENT, StepRecord
 from canoa.execution.step_rules import Effect
 from canoa.execution.steps import Course
 from canoa.store.ledger import OPEN, TaskRecord, accepted_record, reopen, with_names
@@ -27,6 +27,7 @@ from canoa.store.routed_duties import Answer, moved
 from canoa.store.routed_memory import RoutedTask
 from canoa.store.routed_messages import MAX_ERROR_CHARS
 from canoa.store.routed_port import HOLD_OWED_MS, Begin, Moved
+from canoa.store.routed_unwritten import Send, send_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 _WAITING = State.WAITING.value
 _RUNNING = State.RUNNING.value
+
+DUE_LATER_MS: Final = 5_000
+"""A step whose time comes sooner is written at once: whoever looks for it must find it."""
 
 
 def needs_of(moves: Iterable[Move]) -> dict[str, bool]:
@@ -89,6 +93,8 @@ class RoutedLedger:
         self._changed: dict[str, TaskRecord] = {}
         self._with_result: set[str] = set()
         self._unsent: frozenset[str] = frozenset()
+        self._is_ahead: bool | None = None  # all that it sent has left, and what can wait is not written; None: nothing
+        self._begun: dict[str, TaskRecord] = {}  # tasks that run since just now
         self._plans: dict[str, tuple[Outline, int]] = {}  # used by new tasks, and when
         self.new_tasks: dict[str, TaskRecord] = {}  # to insert
         self.new_steps: list[StepRecord] = []
@@ -97,6 +103,8 @@ class RoutedLedger:
         self.plans: list[tuple[Outline, int]] = []
         self.bills: list[Bill] = []  # of messages, to insert
         self.spent: list[int] = []  # bills to delete
+        self.left_out: list[Send] = []  # not to write, but to know
+        self.left_running: list[str] = []
 
     # --- To write -----------------------------------------------------------------------------------
 
@@ -134,9 +142,12 @@ class RoutedLedger:
         self.bills = notes.debts.new_bills(owed, until_ms=self._messages.latest_ms + HOLD_OWED_MS)
         self.spent = notes.debts.spent()
         self.plans = notes.outlines.to_write(self._plans.values())
+        self._close_begun()
         for course in self._courses.values():
             for step in course.touched.values():
-                if not step.is_stored:
+                if self._is_ahead and self._can_wait(step):
+                    self.left_out.append(send_of(step))
+                elif not step.is_stored:
                     step.is_stored = True
                     self.new_steps.append(step)
                 elif step.is_ok:  # nothing happens to it afterwards: its output is new
@@ -144,9 +155,29 @@ class RoutedLedger:
                 else:
                     self.updated_steps.append(step)
 
-    def settle(self, version: int = 0) -> None:
-        """All of it is committed. `version`: of the rows that were written."""
+    def _close_begun(self) -> None:
+        begun = {key: task for key, task in self._begun.items() if key not in self._changed}
+        if self._is_ahead:
+            self.left_running = [*begun]
+        else:
+            self._changed |= begun
+
+    def _can_wait(self, step: StepRecord) -> bool:
+        """It was sent for the first time, and that is all."""
+        is_first = step.state == SENT and step.send == 1 and not step.is_stored
+        return is_first and (step.due_ms or 0) >= self._messages.latest_ms + DUE_LATER_MS and not self._is_noted(step)
+
+    def _is_noted(self, step: StepRecord) -> bool:
+        """Something else has happened to it since it was."""
+        return step in self._notes.unwritten
+
+    def settle(self, version: int = 0, *, now_s: float = 0.0) -> None:
+        """All of it is committed. `version`: of the rows that were written. `now_s`: where some were left out."""
         notes = self._notes
+        notes.unwritten.wrote(
+            (*self.new_steps, *self.ended_steps, *self.updated_steps), (*self.new_tasks, *self._changed)
+        )
+        notes.unwritten.add(self.left_out, self.left_running, now_s)
         notes.outlines.written(self.plans)
         notes.debts.wrote(self.bills, deleted=self.spent)
         notes.debts.pay(self._messages.closed)
@@ -169,6 +200,7 @@ class RoutedLedger:
     def send_ahead(self, is_ahead: bool) -> None:
         """Whether the attempts that it builds from now on leave at once."""
         self._messages.is_ahead = is_ahead
+        self._is_ahead = is_ahead and self._is_ahead is not False
 
     def know(self, tasks: Mapping[str, RoutedTask]) -> None:
         """For the moves that come next."""
@@ -253,7 +285,8 @@ class RoutedLedger:
             known.given_bytes += len(move.output)
             if known.task.standing == _WAITING:
                 known.task.standing = _RUNNING
-                self._change(known.task)
+                if known.task.id not in self.new_tasks:
+                    self._begun[known.task.id] = known.task
         return self._did(known, course, effect, move.now_ms, told=move)
 
     def _is_unsent(self, course: Course, step: int) -> bool:

@@ -238,7 +238,12 @@ class DecidesAhead(Protocol):
     ) -> None:
         """Like `advance`, for whoever does not wait. Moves are decided in the order in which they are given.
         `ahead` gets the attempts at once: they may leave, and are `sent` in the answers. Should the moves not be
-        written, or be decided otherwise after all, their actions run in vain, or twice; one answer counts."""
+        written, or be decided otherwise after all, their actions run in vain, or twice; one answer counts.
+        That a step was sent need not be on disk at the end, but soon, if nothing else happens to it."""
+
+    async def restore(self, *, now_ms: int) -> int:
+        """For a program that begins: write down what another one that was killed had sent without writing it down.
+        Answers to it count from then on, and it is due soon. Says how much that was."""
 
 
 class FullStore(Store, RoutedStore, Protocol):

@@ -11,7 +11,10 @@ from canoa.store.questions import StoreReads
 from canoa.vocabulary import NodeId
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from canoa.execution.plan import Plan
+    from canoa.store.reads import Asked, Row
     from canoa.store.routed_port import BreakerRow, Due, NodeRow, StepRow
     from canoa.vocabulary import TaskId
 
@@ -19,12 +22,16 @@ if TYPE_CHECKING:
 class RoutedReads(StoreReads):
     """Half of an adapter, like the class it extends."""
 
+    async def _ask_of_steps(self, asked: Asked) -> Sequence[Row]:
+        """Where rows that are out may be late, they are written first."""
+        return await self._ask(asked)
+
     async def steps(self, task_id: TaskId) -> list[StepRow]:
         found = await self._ask(routed_reads.plan_of(self._dialect, task_id))
         if not found:
             return []
         outline = routed_reads.outline_from(found[0])
-        rows = await self._ask(routed_reads.steps_of(self._dialect, task_id))
+        rows = await self._ask_of_steps(routed_reads.steps_of(self._dialect, task_id))
         records = steps_of(plain(task_id), outline, rows)
         return [routed_reads.step_row(record, outline.plan) for record in records]
 
@@ -42,15 +49,15 @@ class RoutedReads(StoreReads):
         return [routed_reads.due_of(row) for row in rows]
 
     async def sent_steps(self, node_id: NodeId, *, limit: int) -> list[str]:
-        rows = await self._ask(routed_reads.sent(self._dialect, node_id, limit=limit))
+        rows = await self._ask_of_steps(routed_reads.sent(self._dialect, node_id, limit=limit))
         return [routed_reads.request_of(row) for row in rows]
 
     async def queued_for(self) -> dict[NodeId, int]:
-        rows = await self._ask(routed_reads.queued(self._dialect))
+        rows = await self._ask_of_steps(routed_reads.queued(self._dialect))
         return {NodeId(node_id): count for node_id, count in rows}
 
     async def open_steps(self, *, limit: int, after: Due | None = None) -> list[Due]:
-        rows = await self._ask(routed_reads.open_steps(self._dialect, limit=limit, after=after))
+        rows = await self._ask_of_steps(routed_reads.open_steps(self._dialect, limit=limit, after=after))
         return [routed_reads.due_of(row) for row in rows]
 
     async def plan(self, name: str) -> Plan | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from canoa.errors import SettingError, StoreUnreachable
 from canoa.store import ledger, reads, sqlite_batch, sqlite_catalogue, sqlite_limits, sqlite_owed, sqlite_routed
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 
 Result = TypeVar("Result")
+
+PAGE: Final = 500
 
 
 class SqliteStore(RoutedReads):
@@ -127,6 +129,10 @@ class SqliteStore(RoutedReads):
 
         return await self._reader.read(fetched)
 
+    async def _ask_of_steps(self, asked: reads.Asked) -> list[reads.Row]:
+        await self._routed().write_all()
+        return await self._ask(asked)
+
     # --- Routed tasks -------------------------------------------------------------------------------
 
     async def advance(
@@ -144,6 +150,15 @@ class SqliteStore(RoutedReads):
         if isinstance(answers, Exception):
             raise answers
         return answers
+
+    async def restore(self, *, now_ms: int) -> int:
+        count = 0
+        after: str | None = ""
+        while after is not None:
+            work = partial(sqlite_routed.restore, notes=self._notes, after=after, limit=PAGE, now_ms=now_ms)
+            found, after = await self._write_alone(work)
+            count += found
+        return count
 
     def start_advance(
         self,
@@ -174,6 +189,7 @@ class SqliteStore(RoutedReads):
         return self._ahead
 
     async def take_owed(self, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
+        await self._routed().write_all()  # what is out must be found to be
         work = partial(sqlite_owed.take_owed, debts=self._notes.debts, now_ms=now_ms, limit=limit, for_ms=for_ms)
         taking = await self._write_alone(work, after=Taking.settle)
         return taking.owed

@@ -55,6 +55,10 @@ FULL: Final = 1_000
 GROW_AFTER: Final = 32
 """Writes of a store that is in use: its log is made as long as it will be."""
 
+LASTING_S: Final = 1.0
+"""After which it is written that a step was sent, if nothing else has happened to it. Longer spares more rows where
+steps are slow, and runs more of them twice should the manager be killed."""
+
 FEW_ROWS: Final = 16
 FEW_BYTES: Final = 64 * 1024
 QUICK_S: Final = 0.002
@@ -63,6 +67,9 @@ half as long again."""
 
 TOOK_WEIGHT: Final = 0.2
 """Of the newest in the mean: one that took long sends the next ones to the thread."""
+
+TRIES: Final = 3
+"""To write it all: another program that has written meanwhile makes one of them vain."""
 
 HERE: Final = 64
 """Such writes, until one goes through the thread: that is where the log is written into the file, which takes long."""
@@ -91,6 +98,8 @@ class Ahead:
         self._took_s = 2 * QUICK_S  # lately, for little
         self._written_here = 0  # since the thread wrote
         self._timer: asyncio.TimerHandle | None = None
+        self._last: Flight | None = None
+        self._looking: asyncio.TimerHandle | None = None  # for what has lasted
         self._holders = 0  # while there are any, nothing is decided
         self._held: deque[Callable[[], None]] = deque()  # what came meanwhile
         self._is_free = asyncio.Event()
@@ -160,12 +169,21 @@ class Ahead:
             finally:
                 self._let_go()
 
+    async def write_all(self) -> None:
+        """Also what could have waited."""
+        if self._notes.unwritten:
+            async with self.alone():
+                await self._write_lasting()
+
     async def aclose(self) -> None:
         """Once all of it is on disk."""
         while self._working:
             await asyncio.wait(self._working)
         async with self.alone():
+            await self._write_lasting()
             self._reader.close()
+        if self._looking is not None:
+            self._looking.cancel()
 
     async def _settled(self) -> None:
         """All that was decided is on disk."""
@@ -196,7 +214,7 @@ class Ahead:
 
     def _new_flight(self, route: Route, settings: StepSettings) -> Flight:
         self._is_idle.clear()
-        flight = self._waiting = Flight(self._notes, route, settings)
+        flight = self._waiting = self._last = Flight(self._notes, route, settings)
         return flight
 
     def _decide(self, flight: Flight, moves: Sequence[Move], *, is_ahead: bool) -> list[Moved]:
@@ -263,7 +281,10 @@ class Ahead:
         try:
             flight.paid = frozenset(self._paid)
             flight.ledger.close(flight.paid)
-            rows = sqlite_routed.rows_of(flight.ledger)
+            since_s = self._began_s if flight.takes_all else self._began_s - LASTING_S
+            flight.sends = self._notes.unwritten.sends_before(since_s)
+            flight.running = self._notes.unwritten.running_before(since_s)
+            rows = sqlite_routed.rows_of(flight.ledger, sends=flight.sends, running=flight.running)
             work = partial(self._write_rows, rows=rows)
             flight.is_small = sum(map(len, rows)) <= FEW_ROWS and size_bytes(rows) <= FEW_BYTES
             on_end = partial(self._on_written, flight, has_rows=any(rows[1:7]))
@@ -288,6 +309,7 @@ class Ahead:
 
     def _write_rows(self, connection: sqlite3.Connection, rows: RoutedRows) -> None:
         if not sqlite_routed.is_as_known(connection, self._notes):
+            sqlite_routed.drop_ended(connection, self._notes)
             raise _Stale
         sqlite_routed.write(connection, rows)
 
@@ -311,7 +333,10 @@ class Ahead:
         self._is_sound = self._is_sound or has_rows  # a transaction without any says nothing about the disk
         if flight.is_small:
             self._took_s += TOOK_WEIGHT * (monotonic() - self._began_s - self._took_s)
-        flight.ledger.settle()
+        flight.ledger.settle(now_s=self._began_s)
+        self._notes.unwritten.wrote(flight.sends, flight.running)
+        if self._notes.unwritten and self._looking is None:
+            self._looking = self._loop.call_later(LASTING_S, self._look)
         if self._spoilt:  # they have moved its tasks on
             self._notes.memory.clear()
         self._paid -= flight.paid
@@ -336,6 +361,25 @@ class Ahead:
         if not self._has_grown and self._writer.writes.done >= GROW_AFTER:
             self._has_grown = True
             self._writer.start_growing()
+
+    # --- What could wait, and has -------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Where nothing else is written that could take it along."""
+        self._looking = None
+        if self._notes.unwritten and self._last is not None:
+            self._looking = self._loop.call_later(LASTING_S, self._look)
+            if not self._holders and self._is_idle.is_set():
+                self._new_flight(self._last.route, self._last.settings)
+                self._write()
+
+    async def _write_lasting(self) -> None:
+        """All of it. Whoever calls has it alone, among those of this program."""
+        for _ in range(TRIES):
+            if self._notes.unwritten and self._last is not None:
+                self._new_flight(self._last.route, self._last.settings).takes_all = True
+                self._write()
+                await self._is_idle.wait()
 
     # --- When it is not as it was thought -----------------------------------------------------------------
 

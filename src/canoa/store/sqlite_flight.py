@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from canoa.execution.step_settings import StepSettings
     from canoa.store.routed_notes import Notes
     from canoa.store.routed_port import Move, Moved, OnMoved, Owed
+    from canoa.store.routed_unwritten import Send
     from canoa.store.sqlite_routed import RoutedRows
 
 
@@ -41,6 +42,9 @@ class Flight:
         self.is_awaited = False
         self.is_small = False
         self.paid: frozenset[str] = frozenset()  # what it did not write down as owed
+        self.takes_all = False  # that earlier ones left out
+        self.sends: list[Send] = []  # of those, what it writes
+        self.running: list[str] = []  # tasks, likewise
 
     def is_for(self, route: Route, settings: StepSettings) -> bool:
         return self.route is route and self.settings == settings

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import astuple
 
-from canoa.execution.step_records import encode_story, steps_of
-from canoa.store.ledger import TaskRecord
+from canoa.execution.step_records import SENT, encode_story, steps_of
+from canoa.execution.step_restoring import restored
+from canoa.store.ledger import OPEN, TaskRecord
 from canoa.store.packing import plain
 from canoa.store.routed_ledger import RoutedLedger, needs_of, rounds
 from canoa.store.routed_memory import RoutedTask
+from canoa.store.routed_unwritten import record_of
 from canoa.store.schema import steps
 from canoa.store.sqlite_batch import CHANGING, SELECTING_TASKS, TASK
 from canoa.store.sqlite_catalogue import UPSERT_PLAN
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from canoa.store.routed_duties import Wanted
     from canoa.store.routed_notes import Notes
     from canoa.store.routed_port import Move
+    from canoa.store.routed_unwritten import Send
 
     _Values: TypeAlias = Sequence[tuple[Any, ...]]
 
@@ -40,15 +43,19 @@ _STEP: Final = [column.name for column in steps.c][:-2]  # but for `story` and `
 _STEP_KEY: Final = ("task_id", "step")
 _STEP_CHANGING: Final = [name for name in _STEP if name not in _STEP_KEY]
 _SELECT_STEPS: Final = f"SELECT {', '.join(_STEP)}, story FROM steps WHERE task_id = ?"
-_NEW_STEPS: Final = Rows("steps", [*_STEP, "story", "output"])
 _UPDATED_STEPS: Final = Rows("steps", [*_STEP, "story"], then=replacing(_STEP_KEY, [*_STEP_CHANGING, "story"]))
-_ENDED_STEPS: Final = Rows(
+_OLD_STEPS: Final = Rows("steps", [*_STEP, "story"], then="ON CONFLICT DO NOTHING")
+_WHOLE_STEPS: Final = Rows(
     "steps", [*_STEP, "story", "output"], then=replacing(_STEP_KEY, [*_STEP_CHANGING, "story", "output"])
 )
 _STORED_TASKS: Final = Lookup(SELECTING_TASKS, "id")
 _NEW_TASKS: Final = Rows("tasks", TASK)
 _ENDED_TASKS: Final = Rows("tasks", TASK, then=replacing(["id"], [*CHANGING, "result"]))
 _UPDATE_TASK: Final = "UPDATE tasks SET standing = ?, reply_to = ? WHERE id = ?"
+_RUNS: Final = "UPDATE tasks SET standing = 'running' WHERE id = ? AND standing = 'waiting'"
+_OPEN_TASKS: Final = (
+    f"{SELECTING_TASKS} WHERE standing IN ('waiting', 'running') AND plan IS NOT NULL AND id > ? ORDER BY id LIMIT ?"
+)
 
 
 def advance(
@@ -64,6 +71,7 @@ def advance(
     notes.debts.pay(map(plain, paid))
     if not is_as_known(connection, notes):
         notes.memory.clear()
+        drop_ended(connection, notes)
     return [_advance(connection, part, notes=notes, route=route, settings=settings) for part in rounds(moves)]
 
 
@@ -104,14 +112,35 @@ def tasks(connection: sqlite3.Connection, task_ids: Iterable[str], notes: Notes)
     return found
 
 
-def _loaded(connection: sqlite3.Connection, task: TaskRecord, notes: Notes) -> RoutedTask:
+def _loaded(connection: sqlite3.Connection, task: TaskRecord, notes: Notes, *, now_ms: int | None = None) -> RoutedTask:
     outline = _outline(connection, notes, task.plan) if task.plan is not None else None
     if outline is None:
         return RoutedTask(task)
     rows = connection.execute(_SELECT_STEPS, (task.id,))
-    known = RoutedTask(task, outline, steps_of(task.id, outline, rows))
+    known = RoutedTask(task, outline, notes.unwritten.of(task.id, steps_of(task.id, outline, rows)))
+    if task.standing in OPEN:
+        for step in restored(outline, known.steps, task.submitted_ms if now_ms is None else now_ms):
+            known.steps[step.step] = step
     known.count_failures()
     return known
+
+
+def drop_ended(connection: sqlite3.Connection, notes: Notes) -> None:
+    """Another program has written: nothing is out any more of what it has ended."""
+    asked = notes.unwritten.task_ids()
+    known = {task.id for row in _STORED_TASKS.rows(connection, asked) if (task := TaskRecord(*row)).standing in OPEN}
+    notes.unwritten.drop_tasks(task_id for task_id in asked if task_id not in known)
+
+
+def restore(
+    connection: sqlite3.Connection, notes: Notes, *, after: str, limit: int, now_ms: int
+) -> tuple[int, str | None]:
+    """Write down what is out without a row, of some open tasks; says how much that was, and where to go on."""
+    tasks = [TaskRecord(*row) for row in connection.execute(_OPEN_TASKS, (after, limit))]
+    loaded = [_loaded(connection, task, notes, now_ms=now_ms) for task in tasks]
+    out = [step for known in loaded for step in known.steps if step.state == SENT and not step.is_stored]
+    _OLD_STEPS.write(connection, [_step_values(step)[:-1] for step in out])
+    return len(out), tasks[-1].id if len(tasks) == limit else None
 
 
 def _outline(connection: sqlite3.Connection, notes: Notes, plan_id: str) -> Outline | None:
@@ -142,39 +171,42 @@ class RoutedRows(NamedTuple):
 
     plans: _Values
     new_tasks: _Values
-    new_steps: _Values
     updated_tasks: _Values
     ended_tasks: _Values
+    whole_steps: _Values  # with what they gave
     updated_steps: _Values
-    ended_steps: _Values
     spent: _Values
     bills: _Values
+    old_steps: _Values = ()
+    old_running: _Values = ()
 
 
-def rows_of(ledger: RoutedLedger) -> RoutedRows:
-    """Of a closed one."""
+def rows_of(ledger: RoutedLedger, *, sends: Iterable[Send] = (), running: Iterable[str] = ()) -> RoutedRows:
+    """Of a closed one. `sends` and `running`: what was not written until now."""
     updated = ledger.updated_tasks(with_result=False)
     return RoutedRows(
         plans=[(outline.id, used_ms, outline.doc) for outline, used_ms in ledger.plans],
         new_tasks=[_task_values(task) for task in ledger.new_tasks.values()],
-        new_steps=[_step_values(step) for step in ledger.new_steps],
         updated_tasks=[(task.standing, task.reply_to, task.id) for task in updated],
         ended_tasks=[_task_values(task) for task in ledger.updated_tasks(with_result=True)],
+        whole_steps=[_step_values(step) for step in (*ledger.new_steps, *ledger.ended_steps)],
         updated_steps=[_step_values(step)[:-1] for step in ledger.updated_steps],
-        ended_steps=[_step_values(step) for step in ledger.ended_steps],
         spent=[(number,) for number in ledger.spent],
         bills=[bill.row() for bill in ledger.bills],
+        old_steps=[_step_values(record_of(send))[:-1] for send in sends],
+        old_running=[(task_id,) for task_id in running],
     )
 
 
 def write(connection: sqlite3.Connection, rows: RoutedRows) -> None:
     _many(connection, UPSERT_PLAN, rows.plans)
     _NEW_TASKS.write(connection, rows.new_tasks)
-    _NEW_STEPS.write(connection, rows.new_steps)
     _many(connection, _UPDATE_TASK, rows.updated_tasks)
     _ENDED_TASKS.write(connection, rows.ended_tasks)
+    _WHOLE_STEPS.write(connection, rows.whole_steps)
     _UPDATED_STEPS.write(connection, rows.updated_steps)
-    _ENDED_STEPS.write(connection, rows.ended_steps)
+    _OLD_STEPS.write(connection, rows.old_steps)  # after what is newer, and says more of some of them
+    _many(connection, _RUNS, rows.old_running)
     _many(connection, DELETE_OWED, rows.spent)
     _many(connection, INSERT_OWED, rows.bills)
 

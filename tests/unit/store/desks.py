@@ -1,0 +1,66 @@
+"""Moves through a SQLite store that decides first and writes soon."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from tests.contract.store.routed_words import ONE
+
+from canoa.store.routed_port import DEFAULT_SETTINGS
+from canoa.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from canoa.store.routed_port import Move, Moved, Owed
+
+WITHIN_S = 10.0
+
+
+class Desk:
+    """Moves through a store, and the keys of what left before it was on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.store = SqliteStore(path)
+        self.settings = DEFAULT_SETTINGS
+        self.left: list[str] = []
+
+    def _on_ahead(self, attempts: Sequence[Owed]) -> None:
+        self.left += [each.key for each in attempts]
+
+    async def moved(self, *moves: Move, paid: Sequence[str] = ()) -> list[Moved]:
+        told: asyncio.Future[list[Moved] | Exception] = asyncio.get_running_loop().create_future()
+        self.store.start_advance(
+            moves, ONE, paid=paid, settings=self.settings, ahead=self._on_ahead, on_end=told.set_result
+        )
+        async with asyncio.timeout(WITHIN_S):
+            answers = await told
+        if isinstance(answers, Exception):
+            raise answers
+        return answers
+
+    def begun(self, *moves: Move) -> asyncio.Task[list[Moved]]:
+        return asyncio.get_running_loop().create_task(self.moved(*moves))
+
+    def rows(self, select: str) -> list[tuple[object, ...]]:
+        """As they are on disk."""
+        with closing(sqlite3.connect(self.path)) as other:
+            return other.execute(select).fetchall()
+
+    def count(self, table: str) -> int:
+        return len(self.rows(f"SELECT 1 FROM {table}"))
+
+    def forget(self) -> None:
+        """All that it remembers of tasks."""
+        self.store._notes.memory.clear()
+
+
+async def turns() -> None:
+    """Of the loop: what was started is decided."""
+    for _ in range(5):
+        await asyncio.sleep(0)
