@@ -70,7 +70,7 @@ class PartDelivery:
         return self._is_settled or self.whole.delivery.is_settled
 
     def settle(self, how: Settlement = Settlement.ACK) -> bool:
-        if self.is_settled:
+        if self._is_settled or self.whole.delivery.is_settled:
             return False
         self._is_settled = True
         self.whole.settle_one(how)

@@ -84,10 +84,10 @@ def _by_step(what: str, names: Iterable[str], outputs: Mapping[str, bytes]) -> b
 
 
 def _joined(what: str, values: dict[str, msgspec.Raw]) -> bytes:
-    size_bytes = sum(memoryview(each).nbytes for each in values.values())
-    if size_bytes > MAX_JOINED_BYTES:
-        raise PayloadTooLarge(what, size_bytes, MAX_JOINED_BYTES, remedy="let steps give references (paths, URLs)")
-    return _encode(values)
+    joined = _encode(values)
+    if len(joined) > MAX_JOINED_BYTES:
+        raise PayloadTooLarge(what, len(joined), MAX_JOINED_BYTES, remedy="let steps give references (paths, URLs)")
+    return joined
 
 
 def _value(

@@ -289,7 +289,7 @@ class Course:
         step.send += 1
         step.node_id = choice.node_id
         step.retries = choice.retries if planned.retries is None else planned.retries
-        step.limit_ms = None if timeout_s is None else now_ms + self._limit_ms(timeout_s)
+        step.limit_ms = None if timeout_s is None else now_ms + limit_ms(timeout_s, self._settings.travel_s)
         sent = AttemptRow(attempt=step.attempt, node_id=choice.node_id, why=choice.why, sent_ms=now_ms)
         step.story.append(sent)
         del step.story[:-MAX_STORY]
@@ -302,9 +302,6 @@ class Course:
         if retries is None and step.attempt > 1:
             retries = step.retries
         return None if retries is None else retries + 1 - step.attempt
-
-    def _limit_ms(self, timeout_s: float) -> int:
-        return limit_ms(timeout_s, self._settings.travel_s)
 
     def _wait_again(self, step: StepRecord, why: str, now_ms: int) -> None:
         """After a loss. One soon after sending says that the way is closed, and the wait goes on; a late one may be

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.clock import now_ms
-from canoa.execution.step_moves import CancelTask, Rerun, StepLost
+from canoa.execution.step_moves import CancelTask, Rerun, StepLost, Verdict
 from canoa.manager.answers import Answers
 from canoa.manager.intake import Intake
 from canoa.manager.metrics import ManagerStats
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from canoa.broker.events import Events
     from canoa.broker.port import Broker
-    from canoa.execution.step_moves import Route, Verdict
+    from canoa.execution.step_moves import Route
     from canoa.execution.step_settings import StepSettings
     from canoa.store.routed_port import Due, FullStore, Move, Moved
 
@@ -131,15 +131,11 @@ class Dispatch:
         written, self._moved = self._moved, []
         self.stats.written()
         tell(self._on_moved, written)
+        tell(self.timers.note, [due_ms for _, moved in written for due_ms in moved.due_ms])
+        tell(self._call_off, [request_id for _, moved in written for request_id in moved.cancel])
         for move, moved in written:
-            tell(self._tell, move, moved)
-
-    def _tell(self, move: Move, moved: Moved) -> None:
-        if moved.due_ms:
-            self.timers.note(moved.due_ms)
-        if moved.cancel:
-            self._call_off(moved.cancel)
-        self._telling.on_moved(move, moved)
+            if moved.verdict is Verdict.TAKEN:
+                tell(self._telling.on_taken, move, moved)
 
     def _call_off(self, request_ids: Iterable[str]) -> None:
         """Who does not hear it works in vain: the answer will be late."""

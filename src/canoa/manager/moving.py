@@ -46,7 +46,7 @@ class Moving:
         self._after = after
         self._loop = asyncio.get_running_loop()
         self._door = _Door(store, route, settings, ahead=ahead, on_returned=self._pay_soon)
-        start = self._door.start if isinstance(store, DecidesAhead) else None
+        start = self._door.start if self._door.decides_ahead else None
         self._moves: Grouping[Move, Moved] = Grouping(self._door, after=after, start=start)
         self._paying: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -134,11 +134,16 @@ class _Door:
         on_returned: Callable[[], None],
     ) -> None:
         self._store = store
+        self._store_ahead = store if isinstance(store, DecidesAhead) else None  # asked once: it takes long
         self._ahead = ahead
         self._route = route
         self._settings = settings
         self._on_returned = on_returned
         self.paid: list[str] = []
+
+    @property
+    def decides_ahead(self) -> bool:
+        return self._store_ahead is not None
 
     async def apply(self, moves: Sequence[Move]) -> Sequence[Moved]:
         paid, self.paid = self.paid, []
@@ -150,9 +155,9 @@ class _Door:
 
     def start(self, moves: Sequence[Move], on_end: Callable[[Sequence[Moved] | Exception], None]) -> None:
         """Of a store that decides ahead."""
-        assert isinstance(self._store, DecidesAhead)
+        assert self._store_ahead is not None
         paid, self.paid = self.paid, []
-        self._store.start_advance(
+        self._store_ahead.start_advance(
             moves,
             self._route,
             paid=paid,

@@ -71,6 +71,10 @@ class Router:
         self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None = None
     ) -> Choice | None:
         pool = self._catalogue.pools.by_action.get(action, NOBODY)
+        if pool.clear and not pool.doubtful:  # as almost always
+            chosen = self._strategy.choose(action, pool.clear, avoid=avoid, now_ms=now_ms)
+            if chosen is not None:
+                return _choice(chosen.candidate, chosen.why)
         choice = self._fresh(action, pool, avoid=avoid, now_ms=now_ms, retries_left=retries_left)
         if choice is not None or not avoid:
             return choice

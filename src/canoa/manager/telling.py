@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from canoa.broker import topology
 from canoa.clock import as_time
-from canoa.execution.step_moves import StepEnd, StepLost, Verdict
+from canoa.execution.step_moves import StepEnd, StepLost
 from canoa.store.routed_port import Begin
 from canoa.wire import sapparchi
 from canoa.wire.event import Event
@@ -28,10 +28,8 @@ class Telling:
         self._events = events
         self._stats = stats
 
-    def on_moved(self, move: Move, moved: Moved) -> None:
+    def on_taken(self, move: Move, moved: Moved) -> None:
         """In the order in which it happened: accepted, a step ended, the next ones sent, the task ended."""
-        if moved.verdict is not Verdict.TAKEN:
-            return
         if isinstance(move, Begin):
             self._tell("accepted", move.task.id, moved, move.now_ms)
         if moved.queued_ms is not None:

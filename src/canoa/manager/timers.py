@@ -58,11 +58,9 @@ class Timers:
     def note(self, due_ms: Iterable[int]) -> None:
         """Times that a move has set."""
         at_ms = now_ms()
-        for each in due_ms:
-            tick = -(-each // TICK_MS)
-            if each - at_ms < NEAR_MS and tick not in self._near:
-                self._near.add(tick)
-                self._loop.call_later(max(0, tick * TICK_MS - at_ms) / 1000, self._ring, tick)
+        for tick in {-(-each // TICK_MS) for each in due_ms if each - at_ms < NEAR_MS} - self._near:
+            self._near.add(tick)
+            self._loop.call_later(max(0, tick * TICK_MS - at_ms) / 1000, self._ring, tick)
 
     async def run(self) -> None:
         """Never returns."""

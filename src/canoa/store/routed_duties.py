@@ -22,8 +22,6 @@ from canoa.vocabulary import ActionName
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from canoa.execution.step_records import StepRecord
-
 
 class Answer(msgspec.Struct, gc=False):
     """What will be a `Moved`."""
@@ -86,18 +84,12 @@ def wanted_for(duties: Iterable[Duty]) -> Wanted:
             continue
         if duty.known.request is None and isinstance(duty, Attempt):
             wanted.messages[duty.known.task.id] = None
-        for step in _made_of(duty):
-            if step.output is None:
-                wanted.outputs[step.task_id, step.step] = None
+        steps = duty.course.steps
+        places = duty.course.outline.before[duty.step] if isinstance(duty, Attempt) else range(len(steps))
+        for at in places:  # of an attempt all have succeeded
+            if steps[at].output is None and steps[at].is_ok:
+                wanted.outputs[steps[at].task_id, at] = None
     return wanted
-
-
-def _made_of(duty: Attempt | Ending) -> list[StepRecord]:
-    """Steps whose outputs are in the message."""
-    steps = duty.course.steps
-    if isinstance(duty, Attempt):
-        return [steps[at] for at in duty.course.outline.before[duty.step]]
-    return [step for step in steps if step.is_ok]
 
 
 def moved(answer: Answer) -> Moved:

@@ -18,10 +18,12 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from canoa.clock import now_ms
 from canoa.errors import SettingError, StoreFull, StoreUnreachable
 from canoa.execution.step_moves import Rerun
 from canoa.logs import get_logger
 from canoa.store import sqlite_routed
+from canoa.store.newcomers import Newcomers
 from canoa.store.packing import plain
 from canoa.store.routed_ledger import RoutedLedger, needs_of
 from canoa.store.sqlite_flight import Batch, Flight, size_bytes, without_sent
@@ -30,7 +32,7 @@ from canoa.store.telling import tell
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 
     from canoa.execution.step_moves import Route
     from canoa.execution.step_settings import StepSettings
@@ -87,6 +89,7 @@ class Ahead:
         self._writer = writer
         self._reader = reader
         self._notes = notes
+        self._newcomers = Newcomers(now_ms())
         self._loop = asyncio.get_running_loop()
         self._waiting: Flight | None = None
         self._written: Flight | None = None  # just now
@@ -229,10 +232,15 @@ class Ahead:
         flight.is_awaited = flight.is_awaited or any(moved.owed for moved in answers)
         return answers
 
-    def _known(self, task_ids: Iterable[str], ledger: RoutedLedger) -> dict[str, RoutedTask]:
+    def _known(self, needs: Mapping[str, bool], ledger: RoutedLedger) -> dict[str, RoutedTask]:
         """As they are after what is on its way to disk."""
         known: dict[str, RoutedTask] = {}
-        missing = [task_id for task_id in task_ids if ledger.known(task_id) is None]
+        is_new = self._newcomers.is_new
+        missing = [
+            task_id
+            for task_id, begins in needs.items()
+            if ledger.known(task_id) is None and not (begins and is_new(task_id))
+        ]
         if self._written is not None:
             written = self._written.ledger
             known = {task_id: task for task_id in missing if (task := written.known(task_id)) is not None}

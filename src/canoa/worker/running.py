@@ -118,8 +118,9 @@ class Runner:
         except Undecodable as exc:
             offer.refuse_message(delivery, str(exc))
             return None
-        if not (known.message.headers or delivery.redelivered or is_suspect or known.id in self._cancelled):
-            return known  # nothing is said about it, so the rules have nothing to say: most tasks
+        is_timed = known.due_s is not None or known.deadline_s is not None
+        if not (is_timed or delivery.redelivered or is_suspect or known.id in self._cancelled):
+            return known  # the rules have nothing to say about it: most tasks
         intent = rules.on_delivery(
             offer.policy_for(known),
             rules.Received(

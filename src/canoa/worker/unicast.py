@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+_JSON: Final = ContentType.JSON.value  # a member's `value` is slow to look up
 ENVELOPE_BYTES: Final = 64 * 1024
 """Room for what stands around the arguments; those, quoted inside JSON, take up to twice their size and rarely more."""
 
@@ -118,7 +120,7 @@ def _as_of_the_pool(message: Message, request: NodeMessage, offer: RoutedOffer) 
     """Its body the arguments, its id the request's. Nobody waits for an answer elsewhere."""
     return Message(
         body=offer.action.signature.routed_body(request.message_data.encode()),
-        content_type=ContentType.JSON.value,
+        content_type=_JSON,
         headers=_headers(message.headers, request),
         persistent=message.persistent,
         priority=message.priority,
@@ -136,6 +138,13 @@ def _headers(given: Mapping[str, HeaderValue], request: NodeMessage) -> Mapping[
     task_id, step, _, _ = parts
     headers.setdefault(sapparchi.TASK, task_id)
     headers.setdefault(task.IDEMPOTENCY_KEY, f"{task_id}.{step}")
-    if trace.TRACEPARENT not in headers and (traced := trace.parse(f"00-{task_id}-{task_id[16:]}-01")):
-        headers[trace.TRACEPARENT] = traced.format()
+    if trace.TRACEPARENT not in headers and (traceparent := _traceparent(task_id)) is not None:
+        headers[trace.TRACEPARENT] = traceparent
     return headers
+
+
+@lru_cache(1024)
+def _traceparent(task_id: str) -> str | None:
+    """All steps of a task are in its trace. None for an id that can be none's."""
+    traced = trace.parse(f"00-{task_id}-{task_id[16:]}-01")
+    return None if traced is None else traced.format()
