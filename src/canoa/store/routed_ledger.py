@@ -165,11 +165,9 @@ class RoutedLedger:
     def _can_wait(self, step: StepRecord) -> bool:
         """It was sent for the first time, and that is all."""
         is_first = step.state == SENT and step.send == 1 and not step.is_stored
-        return is_first and (step.due_ms or 0) >= self._messages.latest_ms + DUE_LATER_MS and not self._is_noted(step)
-
-    def _is_noted(self, step: StepRecord) -> bool:
-        """Something else has happened to it since it was."""
-        return step in self._notes.unwritten
+        if not is_first or (step.due_ms or 0) < self._messages.latest_ms + DUE_LATER_MS:
+            return False
+        return not self._notes.unwritten.has(step.task_id, step.step)  # or else something has happened since
 
     def settle(self, version: int = 0, *, now_s: float = 0.0) -> None:
         """All of it is committed. `version`: of the rows that were written. `now_s`: where some were left out."""

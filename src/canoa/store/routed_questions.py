@@ -53,8 +53,8 @@ class RoutedReads(StoreReads):
         return [routed_reads.request_of(row) for row in rows]
 
     async def queued_for(self) -> dict[NodeId, int]:
-        rows = await self._ask_of_steps(routed_reads.queued(self._dialect))
-        return {NodeId(node_id): count for node_id, count in rows}
+        rows = await self._ask(routed_reads.queued(self._dialect))
+        return {NodeId(node_id): count for node_id, count in rows if node_id is not None}
 
     async def open_steps(self, *, limit: int, after: Due | None = None) -> list[Due]:
         rows = await self._ask_of_steps(routed_reads.open_steps(self._dialect, limit=limit, after=after))

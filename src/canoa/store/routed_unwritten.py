@@ -6,6 +6,7 @@ finds the task knows that they are out: see `execution/step_restoring.py`.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -70,8 +71,8 @@ class Unwritten:
     def __bool__(self) -> bool:
         return bool(self._sends or self._running)
 
-    def __contains__(self, step: StepRecord) -> bool:
-        return (step.task_id, step.step) in self._sends
+    def has(self, task_id: str, step: int) -> bool:
+        return (task_id, step) in self._sends
 
     def add(self, sends: Iterable[Send], running: Iterable[str], now_s: float) -> None:
         for send in sends:
@@ -88,6 +89,10 @@ class Unwritten:
             step if step.is_stored or found is None else record_of(found[1])
             for step, found in zip(steps, sends, strict=True)
         ]
+
+    def by_node(self) -> Counter[NodeId]:
+        """How many are out."""
+        return Counter(send.node_id for _, send in self._sends.values() if send.node_id is not None)
 
     def sends_before(self, since_s: float) -> list[Send]:
         """What has lasted since then."""

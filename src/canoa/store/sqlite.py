@@ -6,6 +6,7 @@ One thread writes, another reads: see `sqlite_link.py`. What a batch does is dec
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -129,6 +130,10 @@ class SqliteStore(RoutedReads):
 
         return await self._reader.read(fetched)
 
+    async def queued_for(self) -> dict[NodeId, int]:
+        """Asked for every few seconds: so nothing is written for it."""
+        return dict(Counter(await super().queued_for()) + self._notes.unwritten.by_node())
+
     async def _ask_of_steps(self, asked: reads.Asked) -> list[reads.Row]:
         await self._routed().write_all()
         return await self._ask(asked)
@@ -189,8 +194,7 @@ class SqliteStore(RoutedReads):
         return self._ahead
 
     async def take_owed(self, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
-        await self._routed().write_all()  # what is out must be found to be
-        work = partial(sqlite_owed.take_owed, debts=self._notes.debts, now_ms=now_ms, limit=limit, for_ms=for_ms)
+        work = partial(sqlite_owed.take_owed, notes=self._notes, now_ms=now_ms, limit=limit, for_ms=for_ms)
         taking = await self._write_alone(work, after=Taking.settle)
         return taking.owed
 

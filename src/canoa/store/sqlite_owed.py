@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import sqlite3
 
     from canoa.store.routed_debts import Bill, Debts
+    from canoa.store.routed_notes import Notes
+    from canoa.store.routed_unwritten import Unwritten
 
 _OWED: Final = ["number", "taken_until_ms", "keys", "publications"]
 INSERT_OWED: Final = inserting("INSERT", "owed", _OWED)
@@ -35,8 +37,9 @@ def unsent(connection: sqlite3.Connection, debts: Debts) -> set[str]:
     return {each for number, keys in rows if number not in known for each in unpack_texts(keys)}
 
 
-def take_owed(connection: sqlite3.Connection, debts: Debts, *, now_ms: int, limit: int, for_ms: int) -> Taking:
+def take_owed(connection: sqlite3.Connection, notes: Notes, *, now_ms: int, limit: int, for_ms: int) -> Taking:
     """To be settled once it is committed."""
+    debts = notes.debts
     taking = Taking(limit, debts, now_ms=now_ms, for_ms=for_ms)
     connection.executemany(DELETE_OWED, [(number,) for number in taking.spent])
     connection.executemany(_UPDATE_OWED, debts.shrunk())
@@ -45,7 +48,7 @@ def take_owed(connection: sqlite3.Connection, debts: Debts, *, now_ms: int, limi
         if taking.is_full:
             break
         bill = bill_of(*connection.execute(_SELECT_OWED, (number,)).fetchone())
-        taking.add(bill, _are_out(connection, bill))
+        taking.add(bill, _are_out(connection, bill, notes.unwritten))
     taking.close()
     connection.executemany(DELETE_OWED, [(number,) for number in taking.emptied])
     connection.executemany(_UPDATE_OWED, [bill.row() for bill in taking.rests])
@@ -53,7 +56,10 @@ def take_owed(connection: sqlite3.Connection, debts: Debts, *, now_ms: int, limi
     return taking
 
 
-def _are_out(connection: sqlite3.Connection, bill: Bill) -> dict[str, bool]:
-    return {
-        key: connection.execute(_IS_OUT, request).fetchone() is not None for key, request in bill.attempts().items()
-    }
+def _are_out(connection: sqlite3.Connection, bill: Bill, unwritten: Unwritten) -> dict[str, bool]:
+    def is_out(task_id: str, step: int, attempt: int, send: int) -> bool:
+        if send == 1 and unwritten.has(task_id, step):
+            return True
+        return connection.execute(_IS_OUT, (task_id, step, attempt, send)).fetchone() is not None
+
+    return {key: is_out(*request) for key, request in bill.attempts().items()}
