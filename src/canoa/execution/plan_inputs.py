@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 MAX_JOINED_BYTES: Final = 8_000_000
 """Quoted inside a message it may be twice as long, and still below the 16 MiB that brokers take."""
 
+FEW: Final = 8
+"""Values that are joined before they are counted: none is much larger than a megabyte. Of many, no copy is made in
+vain."""
+
 SHOWN: Final = 8
 
 _encode = msgspec.json.Encoder().encode
@@ -84,10 +88,16 @@ def _by_step(what: str, names: Iterable[str], outputs: Mapping[str, bytes]) -> b
 
 
 def _joined(what: str, values: dict[str, msgspec.Raw]) -> bytes:
+    if len(values) > FEW:
+        _check_size(what, sum(memoryview(each).nbytes for each in values.values()))
     joined = _encode(values)
-    if len(joined) > MAX_JOINED_BYTES:
-        raise PayloadTooLarge(what, len(joined), MAX_JOINED_BYTES, remedy="let steps give references (paths, URLs)")
+    _check_size(what, len(joined))
     return joined
+
+
+def _check_size(what: str, size_bytes: int) -> None:
+    if size_bytes > MAX_JOINED_BYTES:
+        raise PayloadTooLarge(what, size_bytes, MAX_JOINED_BYTES, remedy="let steps give references (paths, URLs)")
 
 
 def _value(

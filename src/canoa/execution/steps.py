@@ -29,6 +29,7 @@ from canoa.execution.step_records import (
     StepRecord,
     avoided,
 )
+from canoa.execution.step_restoring import ANSWERED_WITHIN_MS
 from canoa.execution.step_rules import (
     LOOK_MS,
     QUICK_RESENDS,
@@ -200,9 +201,8 @@ class Course:
     # --- Timers -------------------------------------------------------------------------------------
 
     def _look_at_sent(self, step: StepRecord, now_ms: int, *, is_unsent: bool) -> None:
-        if step.node_id is None:  # nobody knows where: see `step_restoring.py`
-            self._close(step, RETURNED, now_ms, error="nobody answered")
-            self._dispatch(step, now_ms)
+        if step.node_id is None:
+            self._look_at_restored(step, now_ms, is_unsent=is_unsent)
             return
         if is_unsent or has_gone_back(step.due_ms, now_ms):
             self._send_from(step, now_ms)
@@ -215,6 +215,15 @@ class Course:
         error = f"node {step.node_id} did not answer in time"
         self._close(step, Outcome.TIMED_OUT.value, now_ms, error=error)
         self._failed(step, Outcome.TIMED_OUT, rules.TimedOut(), error, now_ms=now_ms)
+
+    def _look_at_restored(self, step: StepRecord, now_ms: int, *, is_unsent: bool) -> None:
+        """Nobody knows where it is: see `step_restoring.py`."""
+        if is_unsent or has_gone_back(step.due_ms, now_ms):
+            self._arm(step, now_ms + ANSWERED_WITHIN_MS, now_ms)
+            return
+        self._effect.cancel.append(self._request_id(step))
+        self._close(step, RETURNED, now_ms, error="nobody answered")
+        self._dispatch(step, now_ms)
 
     def _send_from(self, step: StepRecord, now_ms: int) -> None:
         """Its time begins anew."""

@@ -26,7 +26,7 @@ from canoa.wire.ids import new_task_id
 from canoa.wire.sapparchi import parse_request_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from canoa.broker.events import Events
     from canoa.broker.port import Broker
@@ -132,17 +132,16 @@ class Dispatch:
         self.stats.written()
         tell(self._on_moved, written)
         tell(self.timers.note, [due_ms for _, moved in written for due_ms in moved.due_ms])
-        tell(self._call_off, [request_id for _, moved in written for request_id in moved.cancel])
+        for request_id in [each for _, moved in written for each in moved.cancel]:
+            tell(self._call_off, request_id)
         for move, moved in written:
             if moved.verdict is Verdict.TAKEN:
                 tell(self._telling.on_taken, move, moved)
 
-    def _call_off(self, request_ids: Iterable[str]) -> None:
+    def _call_off(self, request_id: str) -> None:
         """Who does not hear it works in vain: the answer will be late."""
-        for each in request_ids:
-            notice = Message(body=each.encode(), persistent=False, message_id=new_task_id(), type="canoa.cancel")
-            to_all = Publication(message=notice, exchange=topology.CANCEL, key="", mandatory=False)
-            self._broker.post(to_all, _ignored)
+        notice = Message(body=request_id.encode(), persistent=False, message_id=new_task_id(), type="canoa.cancel")
+        self._broker.post(Publication(message=notice, exchange=topology.CANCEL, key="", mandatory=False), _ignored)
 
 
 def _lost(request_id: str, why: str) -> StepLost | None:

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
     from canoa.broker.port import Delivery
 
-ROOM: Final = 1000
-"""Parts in hand before the next bundle waits: two groups, one that is written and one that comes."""
+ROOM: Final = 4000
+"""Parts in hand before the next bundle waits: what is being written, what gathers behind it, and what is decided
+meanwhile. With less the event loop waits for the disk."""
+
+TURN: Final = 500
+"""Parts that are taken in one turn of the event loop: others want theirs."""
 
 
 class Opener:
@@ -53,10 +57,14 @@ class Opener:
             return
         self._is_opening = True
         try:
+            taken = 0
             while self._waiting and self._has_room():
+                if taken >= TURN:
+                    self._loop.call_soon(self._open_some)
+                    break
                 delivery = self._waiting.popleft()
                 if not delivery.is_settled:
-                    self._take_apart(delivery)
+                    taken += self._take_apart(delivery)
         finally:
             self._is_opening = False
 
@@ -73,13 +81,15 @@ class Opener:
     def _forget(self, whole: Whole) -> None:
         self._in_hand -= self._open.pop(whole, 0)
 
-    def _take_apart(self, delivery: Delivery) -> None:
+    def _take_apart(self, delivery: Delivery) -> int:
+        """Says how many parts it had."""
         try:
             parts = opened(delivery, now_s=self._loop.time(), on_end=self._on_end)
         except CanoaError as exc:
             self._refuse(delivery, exc)
-            return
+            return 0
         self._open[parts[0].whole] = len(parts)
         self._in_hand += len(parts)
         for part in parts:
             self._take(part)
+        return len(parts)

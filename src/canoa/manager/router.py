@@ -71,11 +71,10 @@ class Router:
         self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None = None
     ) -> Choice | None:
         pool = self._catalogue.pools.by_action.get(action, NOBODY)
-        if pool.clear and not pool.doubtful:  # as almost always
-            chosen = self._strategy.choose(action, pool.clear, avoid=avoid, now_ms=now_ms)
-            if chosen is not None:
-                return _choice(chosen.candidate, chosen.why)
-        choice = self._fresh(action, pool, avoid=avoid, now_ms=now_ms, retries_left=retries_left)
+        if pool.doubtful:
+            choice = self._fresh(action, pool, avoid=avoid, now_ms=now_ms, retries_left=retries_left)
+        else:  # as almost always
+            choice = self._clear(action, pool, avoid=avoid, now_ms=now_ms)
         if choice is not None or not avoid:
             return choice
         choice = self._fresh(action, pool, avoid=NONE_AVOIDED, now_ms=now_ms, retries_left=retries_left)
@@ -85,14 +84,14 @@ class Router:
         self, action: ActionName, pool: Pool, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None
     ) -> Choice | None:
         """An attempt that must not fail is a trial only where nobody healthy can have it."""
-        if pool.doubtful:
-            tried = self._trial(pool, avoid, now_ms, lambda each: _can_fail(each, retries_left))
-            if tried is not None:
-                return tried
+        tried = self._trial(pool, avoid, now_ms, lambda each: _can_fail(each, retries_left))
+        if tried is None:
+            tried = self._clear(action, pool, avoid=avoid, now_ms=now_ms)
+        return self._trial(pool, avoid, now_ms, lambda _: True) if tried is None else tried
+
+    def _clear(self, action: ActionName, pool: Pool, *, avoid: frozenset[NodeId], now_ms: int) -> Choice | None:
         chosen = self._strategy.choose(action, pool.clear, avoid=avoid, now_ms=now_ms) if pool.clear else None
-        if chosen is not None:
-            return _choice(chosen.candidate, chosen.why)
-        return self._trial(pool, avoid, now_ms, lambda _: True) if pool.doubtful else None
+        return None if chosen is None else _choice(chosen.candidate, chosen.why)
 
     # --- Trials -----------------------------------------------------------------------------------------
 

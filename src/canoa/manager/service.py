@@ -22,7 +22,6 @@ from canoa.manager.metrics import Figures, ManagerCollector, new_registry
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.nodes import Nodes
 from canoa.manager.registering import left
-from canoa.store.routed_port import DecidesAhead
 from canoa.wire.ids import new_client_id
 
 if TYPE_CHECKING:
@@ -91,8 +90,6 @@ class Manager:
         """Return once it takes registrations, requests and results."""
         declared = [*topology.shared(), *topology.manager()]
         await self._broker.declare(*declared)
-        if isinstance(self.store, DecidesAhead):
-            await self._restore(self.store)
         if self._is_memory:
             await self._forget_nodes()
         await self.nodes.open()
@@ -112,11 +109,6 @@ class Manager:
             self._spawn(work, name)
         if not self._is_memory:
             self._spawn(self._mark.run(), "mark")
-
-    async def _restore(self, store: DecidesAhead) -> None:
-        count = await store.restore(now_ms=now_ms())
-        if count:
-            log.info("steps_restored", steps=count)
 
     async def _forget_nodes(self) -> None:
         """They went with the broker; those that are there register again."""

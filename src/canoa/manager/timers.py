@@ -14,6 +14,7 @@ from canoa.clock import now_ms
 from canoa.errors import CanoaError
 from canoa.execution.step_moves import StepDue, Verdict
 from canoa.logs import get_logger
+from canoa.store.routed_port import DecidesAhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -102,9 +103,17 @@ class Timers:
             self._ask_at_s = self._loop.time() + ASK_EVERY_S
             held_ms = round(LEASE_S * 1000)
             lease = await self._store.lease(LEASE, self._owner, now_ms=now_ms(), for_ms=held_ms)
+            if lease is not None and not self._is_ours:
+                await self._restore()
             self._is_ours = lease is not None
             self._on_written()
         return self._is_ours
+
+    async def _restore(self) -> None:
+        """Whoever looked before may have been killed, with steps out of which no row says so."""
+        restored = await self._store.restore(now_ms=now_ms()) if isinstance(self._store, DecidesAhead) else 0
+        if restored:
+            log.info("steps_restored", steps=restored)
 
     def _ring(self, tick: int) -> None:
         self._near.discard(tick)

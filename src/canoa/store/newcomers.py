@@ -1,8 +1,8 @@
 """Tasks that are new for certain, by their ids: what a store need not look for.
 
 An id of ours says when it was made. One that was made after this program began, and that it has not met, is in no row,
-unless the clocks of its makers disagree, or another program was quicker. Then its row is in the way when it is written:
-so nothing is lost by believing it.
+unless the clocks of its makers disagree, or another program was quicker. Then its row is in the way when it is written,
+and all that was believed in vain is a first attempt, which runs once more.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Newcomers:
         self._since_s = since_ms / 1000
         self._met: dict[str, float] = {}  # when they were made, the first ones first
 
-    def is_new(self, task_id: str) -> bool:
-        """And met, from now on."""
+    def is_new(self, task_id: str, now_s: float) -> bool:
+        """And met, from now on. `now_s`: epoch seconds; nothing is made later, but for ids that only look like ours."""
         made_s = made_at_s(TaskId(task_id))
-        if made_s is None or made_s <= self._since_s or task_id in self._met:
+        if made_s is None or not self._since_s < made_s <= now_s or task_id[16] not in "89ab" or task_id in self._met:
             return False
         self._met[task_id] = made_s
         if len(self._met) > MET:

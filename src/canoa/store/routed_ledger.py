@@ -45,7 +45,8 @@ _WAITING = State.WAITING.value
 _RUNNING = State.RUNNING.value
 
 DUE_LATER_MS: Final = 5_000
-"""A step whose time comes sooner is written at once: whoever looks for it must find it."""
+"""A step whose time comes sooner is written at once: whoever looks for it must find it. Some times as long as what is
+left out stays so (`sqlite_ahead.LASTING_S`)."""
 
 
 def needs_of(moves: Iterable[Move]) -> dict[str, bool]:
@@ -93,7 +94,7 @@ class RoutedLedger:
         self._changed: dict[str, TaskRecord] = {}
         self._with_result: set[str] = set()
         self._unsent: frozenset[str] = frozenset()
-        self._is_ahead: bool | None = None  # all that it sent has left, and what can wait is not written; None: nothing
+        self._is_ahead: bool | None = None  # all it sends leaves at once, so what can wait is not written
         self._begun: dict[str, TaskRecord] = {}  # tasks that run since just now
         self._plans: dict[str, tuple[Outline, int]] = {}  # used by new tasks, and when
         self.new_tasks: dict[str, TaskRecord] = {}  # to insert

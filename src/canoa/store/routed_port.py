@@ -242,8 +242,8 @@ class DecidesAhead(Protocol):
         That a step was sent need not be on disk at the end, but soon, if nothing else happens to it."""
 
     async def restore(self, *, now_ms: int) -> int:
-        """For a program that begins: write down what another one that was killed had sent without writing it down.
-        Answers to it count from then on, and it is due soon. Says how much that was."""
+        """For whoever takes over from a program that was killed: write down what that had sent without writing it down.
+        Answers to it count anyway; from now on it is due, too. Says how much that was."""
 
 
 class FullStore(Store, RoutedStore, Protocol):

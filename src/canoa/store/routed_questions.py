@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from canoa.execution.plan import Plan
+    from canoa.execution.step_records import StepRecord
     from canoa.store.reads import Asked, Row
     from canoa.store.routed_port import BreakerRow, Due, NodeRow, StepRow
     from canoa.vocabulary import TaskId
@@ -23,17 +24,22 @@ class RoutedReads(StoreReads):
     """Half of an adapter, like the class it extends."""
 
     async def _ask_of_steps(self, asked: Asked) -> Sequence[Row]:
-        """Where rows that are out may be late, they are written first."""
+        """Where rows of what is out may be late, they are written first."""
         return await self._ask(asked)
+
+    def _without_rows(self, steps: list[StepRecord]) -> list[StepRecord]:
+        """What they are without their rows: where those may be late, some are out."""
+        return steps
 
     async def steps(self, task_id: TaskId) -> list[StepRow]:
         found = await self._ask(routed_reads.plan_of(self._dialect, task_id))
         if not found:
             return []
         outline = routed_reads.outline_from(found[0])
-        rows = await self._ask_of_steps(routed_reads.steps_of(self._dialect, task_id))
-        records = steps_of(plain(task_id), outline, rows)
-        return [routed_reads.step_row(record, outline.plan) for record in records]
+        before = self._without_rows(steps_of(plain(task_id), outline, ()))  # a row that is read afterwards says more
+        rows = await self._ask(routed_reads.steps_of(self._dialect, task_id))
+        records = zip(before, steps_of(plain(task_id), outline, rows), strict=True)
+        return [routed_reads.step_row(row if row.is_stored else known, outline.plan) for known, row in records]
 
     async def step_output(self, task_id: TaskId, step: int) -> bytes | None:
         rows = await self._ask(routed_reads.output(self._dialect, task_id, step))

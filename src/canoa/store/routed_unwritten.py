@@ -80,19 +80,22 @@ class Unwritten:
         for task_id in running:
             self._running.setdefault(task_id, now_s)
 
-    def of(self, task_id: str, steps: Sequence[StepRecord]) -> list[StepRecord]:
-        """A task's steps, where these are what its rows say of them."""
+    def over(self, steps: Sequence[StepRecord]) -> list[StepRecord]:
+        """Steps of which these are the rows; a step that has none is as its plan says."""
         if not self._sends:
             return [*steps]
-        sends = [self._sends.get((task_id, step.step)) for step in steps]
+        sends = [self._sends.get((step.task_id, step.step)) for step in steps]
         return [
             step if step.is_stored or found is None else record_of(found[1])
             for step, found in zip(steps, sends, strict=True)
         ]
 
+    def runs(self, task_id: str) -> bool:
+        return task_id in self._running
+
     def by_node(self) -> Counter[NodeId]:
-        """How many are out."""
-        return Counter(send.node_id for _, send in self._sends.values() if send.node_id is not None)
+        """How many are out. Also while the writer's thread notes what it wrote: so from a copy."""
+        return Counter(send.node_id for _, send in [*self._sends.values()] if send.node_id is not None)
 
     def sends_before(self, since_s: float) -> list[Send]:
         """What has lasted since then."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from canoa.execution.health import BreakerSettings
     from canoa.execution.plan import Plan
     from canoa.execution.step_moves import Route
+    from canoa.execution.step_records import StepRecord
     from canoa.execution.step_settings import StepSettings
     from canoa.store.port import (
         Answer,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 PAGE: Final = 500
+"""Tasks that are looked through at once, while moves wait."""
 
 
 class SqliteStore(RoutedReads):
@@ -131,8 +133,11 @@ class SqliteStore(RoutedReads):
         return await self._reader.read(fetched)
 
     async def queued_for(self) -> dict[NodeId, int]:
-        """Asked for every few seconds: so nothing is written for it."""
+        """Nothing is written for it: it is asked for every few seconds, and about right is right enough."""
         return dict(Counter(await super().queued_for()) + self._notes.unwritten.by_node())
+
+    def _without_rows(self, steps: list[StepRecord]) -> list[StepRecord]:
+        return self._notes.unwritten.over(steps)
 
     async def _ask_of_steps(self, asked: reads.Asked) -> list[reads.Row]:
         await self._routed().write_all()
@@ -157,12 +162,12 @@ class SqliteStore(RoutedReads):
         return answers
 
     async def restore(self, *, now_ms: int) -> int:
+        task_ids = await self._reader.read(sqlite_routed.open_tasks)
         count = 0
-        after: str | None = ""
-        while after is not None:
-            work = partial(sqlite_routed.restore, notes=self._notes, after=after, limit=PAGE, now_ms=now_ms)
-            found, after = await self._write_alone(work)
-            count += found
+        for at in range(0, len(task_ids), PAGE):
+            page = task_ids[at : at + PAGE]
+            work = partial(sqlite_routed.restore, task_ids=page, notes=self._notes, now_ms=now_ms)
+            count += await self._write_alone(work)
         return count
 
     def start_advance(
@@ -194,7 +199,7 @@ class SqliteStore(RoutedReads):
         return self._ahead
 
     async def take_owed(self, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
-        work = partial(sqlite_owed.take_owed, notes=self._notes, now_ms=now_ms, limit=limit, for_ms=for_ms)
+        work = partial(sqlite_owed.take_owed, debts=self._notes.debts, now_ms=now_ms, limit=limit, for_ms=for_ms)
         taking = await self._write_alone(work, after=Taking.settle)
         return taking.owed
 

@@ -15,11 +15,11 @@ import asyncio
 from collections import deque
 from contextlib import asynccontextmanager
 from functools import partial
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final
 
 from canoa.clock import now_ms
-from canoa.errors import SettingError, StoreFull, StoreUnreachable
+from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable
 from canoa.execution.step_moves import Rerun
 from canoa.logs import get_logger
 from canoa.store import sqlite_routed
@@ -58,8 +58,9 @@ GROW_AFTER: Final = 32
 """Writes of a store that is in use: its log is made as long as it will be."""
 
 LASTING_S: Final = 1.0
-"""After which it is written that a step was sent, if nothing else has happened to it. Longer spares more rows where
-steps are slow, and runs more of them twice should the manager be killed."""
+"""After which it is written that a step was sent, if nothing else has happened to it, with whatever is written next, or
+within as long again. Longer spares more rows where steps are slow, and runs more of them twice should the manager be
+killed. Timers look at rows, so `routed_ledger.DUE_LATER_MS` is longer by far."""
 
 FEW_ROWS: Final = 16
 FEW_BYTES: Final = 64 * 1024
@@ -96,6 +97,7 @@ class Ahead:
         self._spoilt: list[Flight] = []  # to be decided again, once nothing is on its way
         self._paid: set[str] = set()  # before they were owed on disk
         self._is_sound = True  # the last write was written
+        self._trouble: CanoaError | None = None  # why the last one was not
         self._began_s = float("-inf")
         self._has_grown = False
         self._took_s = 2 * QUICK_S  # lately, for little
@@ -173,10 +175,12 @@ class Ahead:
                 self._let_go()
 
     async def write_all(self) -> None:
-        """Also what could have waited."""
-        if self._notes.unwritten:
+        """Also what could have waited. Raises why it cannot be."""
+        if self._notes.unwritten or not self._is_idle.is_set():
             async with self.alone():
                 await self._write_lasting()
+                if self._notes.unwritten:
+                    raise self._trouble or StoreUnreachable("other programs write to the store all the time")
 
     async def aclose(self) -> None:
         """Once all of it is on disk."""
@@ -235,11 +239,11 @@ class Ahead:
     def _known(self, needs: Mapping[str, bool], ledger: RoutedLedger) -> dict[str, RoutedTask]:
         """As they are after what is on its way to disk."""
         known: dict[str, RoutedTask] = {}
-        is_new = self._newcomers.is_new
+        is_new, now_s = self._newcomers.is_new, time()
         missing = [
             task_id
             for task_id, begins in needs.items()
-            if ledger.known(task_id) is None and not (begins and is_new(task_id))
+            if ledger.known(task_id) is None and not (begins and is_new(task_id, now_s))
         ]
         if self._written is not None:
             written = self._written.ledger
@@ -295,7 +299,7 @@ class Ahead:
             rows = sqlite_routed.rows_of(flight.ledger, sends=flight.sends, running=flight.running)
             work = partial(self._write_rows, rows=rows)
             flight.is_small = sum(map(len, rows)) <= FEW_ROWS and size_bytes(rows) <= FEW_BYTES
-            on_end = partial(self._on_written, flight, has_rows=any(rows[1:7]))
+            on_end = partial(self._on_written, flight, has_rows=rows.says_something)
             if not flight.is_small or not self._writes_here(work):
                 self._written_here = 0
                 self._writer.start_write(work, on_end)
@@ -338,6 +342,7 @@ class Ahead:
             self._spoil()
 
     def _settle(self, flight: Flight, *, has_rows: bool) -> None:
+        self._trouble = None
         self._is_sound = self._is_sound or has_rows  # a transaction without any says nothing about the disk
         if flight.is_small:
             self._took_s += TOOK_WEIGHT * (monotonic() - self._began_s - self._took_s)
@@ -402,9 +407,10 @@ class Ahead:
         if self._written is None:
             self._next()
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, error: CanoaError) -> None:
         """The store cannot write: all of it must be brought again."""
         self._is_sound = False
+        self._trouble = error
         flights = [each for each in (self._written, *self._spoilt, self._waiting) if each is not None]
         has_spoilt = bool(self._spoilt)
         self._waiting, self._spoilt = None, []

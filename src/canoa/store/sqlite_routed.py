@@ -15,6 +15,7 @@ from canoa.execution.step_records import SENT, encode_story, steps_of
 from canoa.execution.step_restoring import restored
 from canoa.store.ledger import OPEN, TaskRecord
 from canoa.store.packing import plain
+from canoa.store.port import State
 from canoa.store.routed_ledger import RoutedLedger, needs_of, rounds
 from canoa.store.routed_memory import RoutedTask
 from canoa.store.routed_unwritten import record_of
@@ -53,9 +54,7 @@ _NEW_TASKS: Final = Rows("tasks", TASK)
 _ENDED_TASKS: Final = Rows("tasks", TASK, then=replacing(["id"], [*CHANGING, "result"]))
 _UPDATE_TASK: Final = "UPDATE tasks SET standing = ?, reply_to = ? WHERE id = ?"
 _RUNS: Final = "UPDATE tasks SET standing = 'running' WHERE id = ? AND standing = 'waiting'"
-_OPEN_TASKS: Final = (
-    f"{SELECTING_TASKS} WHERE standing IN ('waiting', 'running') AND plan IS NOT NULL AND id > ? ORDER BY id LIMIT ?"
-)
+_OPEN_TASKS: Final = "SELECT id FROM tasks WHERE standing IN ('waiting', 'running') AND plan IS NOT NULL"
 
 
 def advance(
@@ -117,8 +116,10 @@ def _loaded(connection: sqlite3.Connection, task: TaskRecord, notes: Notes, *, n
     if outline is None:
         return RoutedTask(task)
     rows = connection.execute(_SELECT_STEPS, (task.id,))
-    known = RoutedTask(task, outline, notes.unwritten.of(task.id, steps_of(task.id, outline, rows)))
+    known = RoutedTask(task, outline, notes.unwritten.over(steps_of(task.id, outline, rows)))
     if task.standing in OPEN:
+        if notes.unwritten.runs(task.id):
+            task.standing = State.RUNNING.value
         for step in restored(outline, known.steps, task.submitted_ms if now_ms is None else now_ms):
             known.steps[step.step] = step
     known.count_failures()
@@ -132,15 +133,19 @@ def drop_ended(connection: sqlite3.Connection, notes: Notes) -> None:
     notes.unwritten.drop_tasks(task_id for task_id in asked if task_id not in known)
 
 
-def restore(
-    connection: sqlite3.Connection, notes: Notes, *, after: str, limit: int, now_ms: int
-) -> tuple[int, str | None]:
-    """Write down what is out without a row, of some open tasks; says how much that was, and where to go on."""
-    tasks = [TaskRecord(*row) for row in connection.execute(_OPEN_TASKS, (after, limit))]
-    loaded = [_loaded(connection, task, notes, now_ms=now_ms) for task in tasks]
+def open_tasks(connection: sqlite3.Connection) -> list[str]:
+    """Ids of the routed ones."""
+    return [task_id for (task_id,) in connection.execute(_OPEN_TASKS)]
+
+
+def restore(connection: sqlite3.Connection, task_ids: Sequence[str], *, notes: Notes, now_ms: int) -> int:
+    """Write down what is out without a row, of these tasks; says how much that was."""
+    notes.memory.clear()  # where it was known, it may be due at another time
+    tasks = [TaskRecord(*row) for row in _STORED_TASKS.rows(connection, task_ids)]
+    loaded = [_loaded(connection, task, notes, now_ms=now_ms) for task in tasks if task.standing in OPEN]
     out = [step for known in loaded for step in known.steps if step.state == SENT and not step.is_stored]
     _OLD_STEPS.write(connection, [_step_values(step)[:-1] for step in out])
-    return len(out), tasks[-1].id if len(tasks) == limit else None
+    return len(out)
 
 
 def _outline(connection: sqlite3.Connection, notes: Notes, plan_id: str) -> Outline | None:
@@ -179,6 +184,13 @@ class RoutedRows(NamedTuple):
     bills: _Values
     old_steps: _Values = ()
     old_running: _Values = ()
+
+    @property
+    def says_something(self) -> bool:
+        """About tasks or steps: what is only paid may fit on a disk that has no room for more."""
+        return any(
+            (self.new_tasks, self.updated_tasks, self.ended_tasks, self.whole_steps, self.updated_steps, self.old_steps)
+        )
 
 
 def rows_of(ledger: RoutedLedger, *, sends: Iterable[Send] = (), running: Iterable[str] = ()) -> RoutedRows:

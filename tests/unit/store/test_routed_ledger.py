@@ -89,7 +89,7 @@ def outcome_of(groups: list[Group], *, is_forgetful: bool = False) -> tuple[list
             for table in metadata.sorted_tables
             if table is not owed
         }
-        left = take_owed(connection, notes, now_ms=NOW_MS + 10**6, limit=1000, for_ms=1).owed
+        left = take_owed(connection, notes.debts, now_ms=NOW_MS + 10**6, limit=1000, for_ms=1).owed
         rows["owed"] = [*{each.key: each for each in left}.values()]  # the same twice is as good as once
     return [(each.verdict, each.outcome, each.step_outcome, each.cancel) for each in done], rows
 

@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contract.store.routed_words import CHAIN, FETCH, ONE, Nodes, answer, begin, cancel, due, fan, states
+from tests.contract.store.routed_words import (
+    CHAIN,
+    FETCH,
+    ONE,
+    Nodes,
+    answer,
+    begin,
+    cancel,
+    due,
+    failed,
+    fan,
+    lost,
+    states,
+)
 from tests.contract.store.words import NOW_MS
-from tests.unit.store.desks import WITHIN_S, Desk
+from tests.unit.store.desks import WITHIN_S, Desk, turns
 
+from canoa.errors import StoreFull
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
 from canoa.execution.step_moves import Verdict
 from canoa.execution.step_restoring import ANSWERED_WITHIN_MS, WHY
 from canoa.execution.step_settings import StepSettings
-from canoa.store import sqlite_ahead
+from canoa.store import sqlite_ahead, sqlite_routed
 from canoa.vocabulary import NodeId, TaskId
+from canoa.wire.ids import new_task_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from canoa.store.routed_port import Move
 
 A = TaskId("a")
 LATER_MS = NOW_MS + 60_000
@@ -38,6 +56,14 @@ async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(WITHIN_S):
         while not is_so():  # noqa: ASYNC110  # it is another program's word
             await asyncio.sleep(0.01)
+
+
+async def taken_by_the_broker(desk: Desk, move: Move) -> None:
+    """Before it was written: so nothing is owed."""
+    moved = desk.begun(move)
+    await turns()
+    await desk.moved(paid=desk.left)
+    await moved
 
 
 # --- What is written, and when ----------------------------------------------------------------------------------
@@ -72,6 +98,40 @@ async def test_a_step_whose_time_comes_soon_is_written_at_once(desk: Desk) -> No
 
     assert desk.count("steps") == 1
     assert [each.task_id for each in await desk.store.due_steps(now_ms=LATER_MS, limit=10)] == [A]
+
+
+async def test_looking_at_a_task_writes_nothing(desk: Desk) -> None:
+    await desk.moved(begin("a", CHAIN))
+    before = desk.store.writes.done
+
+    assert states(await desk.store.steps(A)) == ["sent", "blocked", "blocked"]
+    assert (desk.store.writes.done, desk.count("steps")) == (before, 0)
+
+
+async def test_a_running_task_that_is_begun_again_stays_so(desk: Desk) -> None:
+    await desk.moved(begin("a", CHAIN))
+    await desk.moved(answer("a.0.1.1", "x"))
+    desk.forget()
+    await desk.moved(begin("a", CHAIN, reply_to="canoa.reply.x"))
+
+    assert desk.rows("SELECT standing FROM tasks") == [("running",)]
+
+
+async def test_a_disk_that_is_full_hides_nothing_that_is_out(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends again all that is out must not believe that nothing is."""
+    await desk.moved(begin("a", CHAIN))
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_routed, "write", full)
+        patch.setattr("canoa.store.sqlite_link.translated", lambda *_: StoreFull("no room"))
+        with pytest.raises(StoreFull):
+            await desk.store.open_steps(limit=10)
+        assert states(await desk.store.steps(A)) == ["sent", "blocked", "blocked"]
+
+    assert len(await desk.store.open_steps(limit=10)) == 1
 
 
 async def test_whoever_asks_for_steps_finds_all_of_them(desk: Desk) -> None:
@@ -116,18 +176,61 @@ async def test_killed_before_it_was_written_an_answer_counts_all_the_same(desk: 
 
 
 async def test_killed_before_it_was_written_and_never_answered_it_goes_to_a_node_again(desk: Desk, other: Desk) -> None:
-    await desk.moved(begin("a"))
+    await taken_by_the_broker(desk, begin("a"))
     await other.store.restore(now_ms=LATER_MS)
 
     (found,) = await other.store.due_steps(now_ms=LATER_MS + ANSWERED_WITHIN_MS, limit=10)
     (moved,) = await other.moved(due("a", 0, found.due_ms))
     (step,) = await other.store.steps(A)
 
-    assert (moved.verdict, other.left) == (Verdict.TAKEN, ["a.0.1.2"])
+    assert (moved.verdict, moved.cancel, other.left) == (Verdict.TAKEN, ("a.0.1.1",), ["a.0.1.2"])
     assert [(each.node_id, each.outcome) for each in step.attempts] == [("", "returned"), ("gw-7", None)]
     assert step.attempts[0].why == WHY
     (end,) = await other.moved(answer("a.0.1.2"))
     assert end.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(("retries", "is_final", "then"), [(None, False, "waiting"), (0, False, "failed"),
+                                                           (2, False, "waiting"), (2, True, "failed")])  # fmt: skip
+async def test_killed_before_it_was_written_a_failure_is_repeated_as_the_plan_says(
+    desk: Desk, other: Desk, retries: int | None, is_final: bool, then: str
+) -> None:
+    """Where only its node knows, once: the next node says how often."""
+    await desk.moved(begin("a", Plan(name="p", steps=(Step(name="s", action=FETCH, retries=retries),))))
+    await other.store.restore(now_ms=LATER_MS)
+
+    await other.moved(failed("a.0.1.1", is_final=is_final))
+
+    assert states(await other.store.steps(A)) == [then]
+
+
+async def test_killed_before_it_was_written_it_can_be_cancelled_and_lost(desk: Desk, other: Desk) -> None:
+    await desk.moved(begin("a"), begin("b"))
+    await other.store.restore(now_ms=LATER_MS)
+
+    (cancelled,) = await other.moved(cancel("a"))
+    (again,) = await other.moved(lost("b.0.1.1", is_returned=True))
+
+    assert (cancelled.outcome, cancelled.cancel) == (Outcome.CANCELLED, ("a.0.1.1",))
+    assert (again.verdict, other.left) == (Verdict.TAKEN, ["b.0.1.2"])
+
+
+async def test_what_the_broker_never_got_is_sent_again_and_given_time_once_more(desk: Desk, other: Desk) -> None:
+    await desk.moved(begin("a"))
+    await other.store.restore(now_ms=LATER_MS)
+    (found,) = await other.store.due_steps(now_ms=LATER_MS + ANSWERED_WITHIN_MS, limit=10)
+    await other.store.take_owed(now_ms=LATER_MS, limit=9, for_ms=60_000)
+
+    (moved,) = await other.moved(due("a", 0, found.due_ms))
+
+    assert (moved.due_ms, other.left) == ((found.due_ms + ANSWERED_WITHIN_MS,), [])
+
+
+async def test_a_program_that_dies_beside_another_leaves_nothing_behind_that_is_owed(desk: Desk, other: Desk) -> None:
+    """Though the other one began before, and has restored nothing of it."""
+    await desk.moved(begin("a"))
+
+    assert [each.key for each in await other.store.take_owed(now_ms=LATER_MS, limit=9, for_ms=1)] == ["a.0.1.1"]
 
 
 async def test_killed_with_many_tasks_all_of_them_are_found(
@@ -174,7 +277,7 @@ async def test_what_another_program_has_ended_is_not_out(desk: Desk, other: Desk
 
 
 async def test_a_step_that_another_program_has_moved_on_stays_so(desk: Desk, other: Desk) -> None:
-    await desk.moved(begin("a"))
+    await taken_by_the_broker(desk, begin("a"))
     await other.store.restore(now_ms=LATER_MS)
     (found,) = await other.store.due_steps(now_ms=LATER_MS + ANSWERED_WITHIN_MS, limit=10)
     await other.store.advance([due("a", 0, found.due_ms)], Nodes("gw-8"))
@@ -182,3 +285,38 @@ async def test_a_step_that_another_program_has_moved_on_stays_so(desk: Desk, oth
     (step,) = await desk.store.steps(A)
 
     assert [each.node_id for each in step.attempts] == ["", "gw-8"]
+
+
+# --- Tasks that are new by their ids ----------------------------------------------------------------------------
+
+
+async def test_a_new_task_is_not_looked_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_routed, "tasks", pytest.fail)
+
+    (moved,) = await desk.moved(begin(new_task_id()))
+
+    assert moved.verdict is Verdict.TAKEN
+
+
+async def test_a_new_task_that_comes_twice_is_begun_once(desk: Desk) -> None:
+    task_id = new_task_id()
+    first, second = await desk.moved(begin(task_id), begin(task_id))
+    (third,) = await desk.moved(begin(task_id))
+    desk.forget()
+    (fourth,) = await desk.moved(begin(task_id))
+
+    assert [each.verdict for each in (first, second, third, fourth)] == [Verdict.TAKEN, *[Verdict.DOUBLE] * 3]
+    assert desk.left == [f"{task_id}.0.1.1"]
+
+
+async def test_a_task_that_another_program_has_begun_is_no_newcomer_for_long(desk: Desk, other: Desk) -> None:
+    """It was believed to be new: its attempt runs in vain, and whatever came with it is as it should be."""
+    task_id, neighbour = new_task_id(), new_task_id()
+    await other.moved(begin(task_id))
+
+    verdicts = [each.verdict for each in await desk.moved(begin(task_id), begin(neighbour))]
+    (end,) = await desk.moved(answer(f"{task_id}.0.1.1"))
+
+    assert verdicts == [Verdict.DOUBLE, Verdict.TAKEN]
+    assert end.outcome is Outcome.OK
+    assert [state for (state,) in desk.rows("SELECT standing FROM tasks ORDER BY standing")] == ["ok", "waiting"]
