@@ -90,6 +90,8 @@ class Manager:
         """Return once it takes registrations, requests and results."""
         declared = [*topology.shared(), *topology.manager()]
         await self._broker.declare(*declared)
+        with suppress(CanoaError):  # a disk that is full: the timers try again
+            await self._dispatch.timers.restore()
         if self._is_memory:
             await self._forget_nodes()
         await self.nodes.open()

@@ -84,6 +84,13 @@ class Timers:
             if len(due) < PAGE or not any(moved):
                 return
 
+    async def restore(self) -> None:
+        """Whoever looked before may have been killed, with steps out of which no row says so. Whoever begins to look
+        does it, too."""
+        restored = await self._store.restore(now_ms=now_ms()) if isinstance(self._store, DecidesAhead) else 0
+        if restored:
+            log.info("steps_restored", steps=restored)
+
     async def stop(self) -> None:
         """Another manager may look at once."""
         if self._is_ours:
@@ -104,16 +111,10 @@ class Timers:
             held_ms = round(LEASE_S * 1000)
             lease = await self._store.lease(LEASE, self._owner, now_ms=now_ms(), for_ms=held_ms)
             if lease is not None and not self._is_ours:
-                await self._restore()
+                await self.restore()
             self._is_ours = lease is not None
             self._on_written()
         return self._is_ours
-
-    async def _restore(self) -> None:
-        """Whoever looked before may have been killed, with steps out of which no row says so."""
-        restored = await self._store.restore(now_ms=now_ms()) if isinstance(self._store, DecidesAhead) else 0
-        if restored:
-            log.info("steps_restored", steps=restored)
 
     def _ring(self, tick: int) -> None:
         self._near.discard(tick)
