@@ -50,6 +50,7 @@ class StepRecord(msgspec.Struct, gc=False):
     story: list[AttemptRow] = []  # every time that it was sent; packed in the row
     output: bytes | None = None
     is_stored: bool = False  # it has a row
+    is_left_out: bool = False  # that it was sent was not written, or later by others: whatever comes next is
 
     @property
     def is_open(self) -> bool:

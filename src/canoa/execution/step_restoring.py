@@ -51,4 +51,5 @@ def _sent(outline: Outline, step: StepRecord, sent_ms: int) -> StepRecord:
         ready_ms=sent_ms,
         due_ms=sent_ms + ANSWERED_WITHIN_MS,
         story=[AttemptRow(attempt=1, node_id=NOWHERE, why=WHY, sent_ms=sent_ms)],
+        is_left_out=True,
     )

@@ -69,9 +69,10 @@ class Timers:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self._rung.wait()
+            is_rung = self._rung.is_set()
+            self._rung.clear()
             try:
-                if self._rung.is_set() or await self._may_look():
-                    self._rung.clear()
+                if await self._may_look() or is_rung:
                     await self.look()
             except CanoaError as exc:
                 log.warning("timers_wait", reason=str(exc))

@@ -147,6 +147,7 @@ class RoutedLedger:
         for course in self._courses.values():
             for step in course.touched.values():
                 if self._is_ahead and self._can_wait(step):
+                    step.is_left_out = True
                     self.left_out.append(send_of(step))
                 elif not step.is_stored:
                     step.is_stored = True
@@ -166,9 +167,8 @@ class RoutedLedger:
     def _can_wait(self, step: StepRecord) -> bool:
         """It was sent for the first time, and that is all."""
         is_first = step.state == SENT and step.send == 1 and not step.is_stored
-        if not is_first or (step.due_ms or 0) < self._messages.latest_ms + DUE_LATER_MS:
-            return False
-        return not self._notes.unwritten.has(step.task_id, step.step)  # or else something has happened since
+        is_later = (step.due_ms or 0) >= self._messages.latest_ms + DUE_LATER_MS
+        return is_first and is_later and not step.is_left_out  # or else something has happened since
 
     def settle(self, version: int = 0, *, now_s: float = 0.0) -> None:
         """All of it is committed. `version`: of the rows that were written. `now_s`: where some were left out."""

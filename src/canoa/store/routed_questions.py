@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canoa.execution.step_records import steps_of
+from canoa.execution.step_records import BLOCKED, steps_of
 from canoa.store import routed_reads
 from canoa.store.packing import plain
 from canoa.store.questions import StoreReads
@@ -38,8 +38,11 @@ class RoutedReads(StoreReads):
         outline = routed_reads.outline_from(found[0])
         before = self._without_rows(steps_of(plain(task_id), outline, ()))  # a row that is read afterwards says more
         rows = await self._ask(routed_reads.steps_of(self._dialect, task_id))
-        records = zip(before, steps_of(plain(task_id), outline, rows), strict=True)
-        return [routed_reads.step_row(row if row.is_stored else known, outline.plan) for known, row in records]
+        after = self._without_rows(steps_of(plain(task_id), outline, rows))
+        known = [
+            was if now.state == BLOCKED and not now.is_stored else now for was, now in zip(before, after, strict=True)
+        ]
+        return [routed_reads.step_row(each, outline.plan) for each in known]
 
     async def step_output(self, task_id: TaskId, step: int) -> bytes | None:
         rows = await self._ask(routed_reads.output(self._dialect, task_id, step))

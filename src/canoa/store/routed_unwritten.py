@@ -58,6 +58,7 @@ def record_of(send: Send) -> StepRecord:
         due_ms=send.due_ms,
         limit_ms=send.limit_ms,
         story=[send.sent],
+        is_left_out=True,
     )
 
 
@@ -70,9 +71,6 @@ class Unwritten:
 
     def __bool__(self) -> bool:
         return bool(self._sends or self._running)
-
-    def has(self, task_id: str, step: int) -> bool:
-        return (task_id, step) in self._sends
 
     def add(self, sends: Iterable[Send], running: Iterable[str], now_s: float) -> None:
         for send in sends:

@@ -91,6 +91,23 @@ async def test_a_step_that_lasts_is_written_by_itself(desk: Desk, monkeypatch: p
     assert moved.verdict is Verdict.TAKEN
 
 
+async def test_a_step_that_lasts_times_out_though_its_time_was_moved(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node answered others meanwhile: so it was looked at, and given more time."""
+    monkeypatch.setattr(sqlite_ahead, "LASTING_S", 0.05)
+    await taken_by_the_broker(desk, begin("a"))
+    await until(lambda: desk.count("steps") == 1)
+    (first,) = await desk.store.due_steps(now_ms=LATER_MS, limit=10)
+    monkeypatch.setattr(ONE, "answered_ms", lambda _: NOW_MS + 20_000)
+    await desk.moved(due("a", 0, first.due_ms))
+
+    (second,) = await desk.store.due_steps(now_ms=LATER_MS, limit=10)
+    assert second.due_ms == first.due_ms + 20_000
+    (moved,) = await desk.moved(due("a", 0, second.due_ms))
+    assert moved.step_outcome == "timed_out"
+
+
 async def test_a_step_whose_time_comes_soon_is_written_at_once(desk: Desk) -> None:
     """Whoever looks for it must find it."""
     desk.settings = StepSettings(travel_s=1.0)
