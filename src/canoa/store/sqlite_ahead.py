@@ -103,7 +103,7 @@ class Ahead:
         self._took_s = 2 * QUICK_S  # lately, for little
         self._written_here = 0  # since the thread wrote
         self._timer: asyncio.TimerHandle | None = None
-        self._last: Flight | None = None
+        self._last: tuple[Route, StepSettings] | None = None  # of the last flight
         self._looking: asyncio.TimerHandle | None = None  # for what has lasted
         self._holders = 0  # while there are any, nothing is decided
         self._held: deque[Callable[[], None]] = deque()  # what came meanwhile
@@ -221,7 +221,8 @@ class Ahead:
 
     def _new_flight(self, route: Route, settings: StepSettings) -> Flight:
         self._is_idle.clear()
-        flight = self._waiting = self._last = Flight(self._notes, route, settings)
+        self._last = route, settings
+        flight = self._waiting = Flight(self._notes, route, settings)
         return flight
 
     def _decide(self, flight: Flight, moves: Sequence[Move], *, is_ahead: bool) -> list[Moved]:
@@ -383,14 +384,14 @@ class Ahead:
         if self._notes.unwritten and self._last is not None:
             self._looking = self._loop.call_later(LASTING_S, self._look)
             if not self._holders and self._is_idle.is_set():
-                self._new_flight(self._last.route, self._last.settings)
+                self._new_flight(*self._last)
                 self._write()
 
     async def _write_lasting(self) -> None:
         """All of it. Whoever calls has it alone, among those of this program."""
         for _ in range(TRIES):
             if self._notes.unwritten and self._last is not None:
-                self._new_flight(self._last.route, self._last.settings).takes_all = True
+                self._new_flight(*self._last).takes_all = True
                 self._write()
                 await self._is_idle.wait()
 
