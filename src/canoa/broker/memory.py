@@ -179,7 +179,9 @@ class MemoryBroker:
         self._require_open()
         return self.hub.find(queue, self).purge()
 
-    def post(self, publication: Publication, on_outcome: Callable[[PublishOutcome], None]) -> None:
+    def post(
+        self, publication: Publication, on_outcome: Callable[[PublishOutcome], None], *, later: bool = False
+    ) -> None:
         if self._is_open:
             self.hub.post(publication, on_outcome)
         else:

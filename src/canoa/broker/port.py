@@ -205,10 +205,13 @@ class Broker(Protocol):
     async def purge(self, queue: str) -> int:
         """Drop what is ready in it; say how many."""
 
-    def post(self, publication: Publication, on_outcome: Callable[[PublishOutcome], None]) -> None:
+    def post(
+        self, publication: Publication, on_outcome: Callable[[PublishOutcome], None], *, later: bool = False
+    ) -> None:
         """Send now, hear later: `on_outcome` is called exactly once, from the event loop, never from inside `post`.
 
         Does not wait for the window below: for callers that are bounded by other means, such as prefetch.
+        `later`: nothing waits for the outcome, so it may be told a moment after it is known, together with others.
         """
 
     async def publish(self, publication: Publication) -> None:

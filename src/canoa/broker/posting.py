@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker, Publication, PublishOutcome
 
 
-def post(broker: Broker, publication: Publication, on_outcome: Callable[[PublishOutcome], None]) -> None:
+def post(
+    broker: Broker, publication: Publication, on_outcome: Callable[[PublishOutcome], None], *, later: bool = False
+) -> None:
     """As `Broker.post`, with a plain `WrongUse` as the outcome where that would raise: foreign headers and ours
     together may not fit into a frame."""
     try:
-        broker.post(publication, on_outcome)
+        broker.post(publication, on_outcome, later=later)
     except ValueError as exc:
         asyncio.get_running_loop().call_soon(on_outcome, WrongUse(f"it cannot be sent: {exc}"))
 

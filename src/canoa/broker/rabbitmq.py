@@ -203,8 +203,10 @@ class RabbitBroker:
 
     # --- Publishing -----------------------------------------------------------------------------
 
-    def post(self, publication: Publication, on_outcome: Callable[[PublishOutcome], None]) -> None:
-        self._opened_publisher().post(publication, on_outcome)
+    def post(
+        self, publication: Publication, on_outcome: Callable[[PublishOutcome], None], *, later: bool = False
+    ) -> None:
+        self._opened_publisher().post(publication, on_outcome, later=later)
 
     async def publish(self, publication: Publication) -> None:
         await self._opened_publisher().publish(publication)

@@ -26,24 +26,27 @@ class Requests:
         self._broker = broker
         self._loop = asyncio.get_running_loop()
         self._posted: list[tuple[Publication, OnOutcome]] = []
+        self._are_for_later = True
 
-    def post(self, publication: Publication, on_outcome: OnOutcome) -> None:
+    def post(self, publication: Publication, on_outcome: OnOutcome, *, later: bool = False) -> None:
         """As `Broker.post`; what the protocol cannot carry is an outcome, too (`WrongUse`)."""
         if not self._posted:
             self._loop.call_soon(self._post_all)
         self._posted.append((publication, on_outcome))
+        self._are_for_later = self._are_for_later and later
 
     def _post_all(self) -> None:
         posted, self._posted = self._posted, []
+        later, self._are_for_later = self._are_for_later, True
         at = 0
         for bundle, count in bundles([publication for publication, _ in posted]):
-            self._post(bundle, [on_outcome for _, on_outcome in posted[at : at + count]])
+            self._post(bundle, [on_outcome for _, on_outcome in posted[at : at + count]], later=later)
             at += count
 
-    def _post(self, bundle: Publication, hearing: list[OnOutcome]) -> None:
+    def _post(self, bundle: Publication, hearing: list[OnOutcome], *, later: bool) -> None:
         tell = hearing[0] if len(hearing) == 1 else partial(_tell_all, hearing)
         try:
-            self._broker.post(bundle, tell)
+            self._broker.post(bundle, tell, later=later)
         except CanoaError as exc:
             tell(exc)
         except ValueError as exc:

@@ -44,7 +44,7 @@ class Sending:
         self._is_in_doubt = False
 
     def post(self) -> None:
-        self._way.post(self._publication, self._on_outcome)
+        self._way.post(self._publication, self._on_outcome, later=self._accepted is None)
 
     def _on_outcome(self, outcome: PublishOutcome) -> None:
         if isinstance(outcome, DeliveryUnknown) and self._may_repeat():

@@ -166,10 +166,10 @@ class Sender:
             else:
                 mandatory = together[0].publication.mandatory
                 publication = Publication(message=message, key=queue, mandatory=mandatory)
-                post(self._broker, publication, partial(self._on_outcome, together))
+                post(self._broker, publication, partial(self._on_outcome, together), later=True)
 
     def _post_alone(self, owed: Owed) -> None:
-        post(self._broker, owed.publication, partial(self._on_outcome, [owed]))
+        post(self._broker, owed.publication, partial(self._on_outcome, [owed]), later=True)
 
     def _on_outcome(self, owed: Sequence[Owed], outcome: PublishOutcome) -> None:
         if outcome is None:

@@ -61,6 +61,7 @@ class SqliteLink:
         self._name = name
         self._thread: OwnThread | None = None
         self._connection: sqlite3.Connection | None = None
+        self._is_hasty = False
         self.writes = Writes()  # never repeated: each is alone from its beginning
 
     async def open(self) -> None:
@@ -76,14 +77,14 @@ class SqliteLink:
             await closed
 
     async def read(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        return await self._in_thread(lambda: work(self._opened()))
+        return await self._in_thread(lambda: work(self._patient()))
 
     async def write(
         self, work: Callable[[sqlite3.Connection], Result], *, after: Callable[[Result], None] | None = None
     ) -> Result:
         """In one transaction, on disk when it returns; alone from the beginning, so what `work` reads stays true.
         `after`: with the result, in the same thread, before anybody else writes; not if it was not committed."""
-        result = await self._in_thread(lambda: _transaction(self._opened(), work, after))
+        result = await self._in_thread(lambda: _transaction(self._patient(), work, after))
         self.writes.done += 1
         return result
 
@@ -94,7 +95,7 @@ class SqliteLink:
         wrong."""
         if self._thread is None:
             raise self._closed()
-        self._thread.start(lambda: _transaction(self._opened(), work, None), partial(self._on_end, on_end))
+        self._thread.start(lambda: _transaction(self._patient(), work, None), partial(self._on_end, on_end))
 
     def _on_end(self, on_end: Callable[[Exception | None], None], _: None, error: Exception | None) -> None:
         self.writes.done += error is None
@@ -107,22 +108,16 @@ class SqliteLink:
             raise self._closed()
         if not self._thread.is_idle:
             raise Busy
-        connection = self._opened()
-        connection.execute("PRAGMA busy_timeout=0")
-        connection.execute("PRAGMA wal_autocheckpoint=0")
         try:
-            _transaction(connection, work, None)
+            _transaction(self._hasty(), work, None)
         except (sqlite3.Error, OverflowError) as exc:
             raise Busy if _code(exc) == sqlite3.SQLITE_BUSY else self.explained(exc) from exc
-        finally:
-            connection.execute(_PATIENT)
-            connection.execute(_CHECKPOINTING)
         self.writes.done += 1
 
     def start_growing(self) -> None:
         """The log, in the thread, should nobody else write meanwhile: it would grow by itself, too."""
         if self._thread is not None:
-            self._thread.start(lambda: grow_log(self._opened()), _ignored)
+            self._thread.start(lambda: grow_log(self._patient()), _ignored)
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         if self._thread is None:
@@ -149,6 +144,25 @@ class SqliteLink:
                 f"the store {self._path} is not open; open it first, and do not use it after closing"
             )
         return self._connection
+
+    def _patient(self) -> sqlite3.Connection:
+        """For the thread: it waits for others, and writes the log into the file. It changes when it must: each change
+        takes as long as a row."""
+        connection = self._opened()
+        if self._is_hasty:
+            connection.execute(_PATIENT)
+            connection.execute(_CHECKPOINTING)
+            self._is_hasty = False
+        return connection
+
+    def _hasty(self) -> sqlite3.Connection:
+        """For the event loop: it does neither."""
+        connection = self._opened()
+        if not self._is_hasty:
+            self._is_hasty = True
+            connection.execute("PRAGMA busy_timeout=0")
+            connection.execute("PRAGMA wal_autocheckpoint=0")
+        return connection
 
     def _connect(self) -> None:
         self._connection = connect(self._path)

@@ -9,7 +9,9 @@ import msgspec
 from tests.contract.broker.inbox import Inbox, letter, letters, numbered
 from tests.integration.broker.world import QUICK, WITHIN_S, eventually
 
-from canoa.errors import WrongUse
+from canoa.broker.amqp import link
+from canoa.broker.amqp.publisher import FEW
+from canoa.errors import Unroutable, WrongUse
 
 if TYPE_CHECKING:
     import pytest
@@ -74,3 +76,55 @@ async def test_whoever_was_let_into_the_window_and_gave_up_makes_room_for_the_ne
 
     async with asyncio.timeout(WITHIN_S):
         assert await broker.publish_many(letters("q", *numbered(50))) == [None] * 50
+
+
+async def test_what_nobody_waits_for_is_heard_within_a_moment(broker: RabbitBroker) -> None:
+    taken: list[PublishOutcome] = []
+    returned: list[PublishOutcome] = []
+
+    broker.post(letter("q"), taken.append, later=True)
+    broker.post(letter("no such queue"), returned.append, later=True)
+
+    await eventually(lambda: bool(taken and returned))
+    assert taken == [None]
+    assert isinstance(returned[0], Unroutable)
+
+
+async def test_whoever_waits_wakes_a_link_that_rests(broker: RabbitBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes: list[PublishOutcome] = []
+    monkeypatch.setattr(link, "REST_S", 3600.0)
+
+    broker.post(letter("q"), outcomes.append, later=True)
+    await asyncio.sleep(0.2)
+    assert outcomes == []
+    async with asyncio.timeout(WITHIN_S):
+        await broker.publish(letter("q"))
+    assert outcomes == [None]
+
+    broker.post(letter("q"), outcomes.append)
+    broker.post(letter("q"), outcomes.append, later=True)  # does not put it to rest before the other is heard
+    await eventually(lambda: len(outcomes) >= 2)
+
+
+async def test_a_link_does_not_rest_while_much_is_sent(broker: RabbitBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes: list[PublishOutcome] = []
+    monkeypatch.setattr(link, "REST_S", 3600.0)
+
+    for _ in range(FEW):
+        broker.post(letter("q"), outcomes.append, later=True)
+
+    await eventually(lambda: outcomes == [None] * FEW)
+
+
+async def test_a_link_that_rests_is_closed_at_once(
+    new_broker: NewBroker, control: RabbitBroker, rabbit_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes: list[PublishOutcome] = []
+    monkeypatch.setattr(link, "REST_S", 3600.0)
+    broker = await new_broker(rabbit_url)
+    broker.post(letter("q"), outcomes.append, later=True)
+
+    async with asyncio.timeout(link.CLOSE_WITHIN_S):
+        await broker.aclose()
+
+    assert len(outcomes) == 1

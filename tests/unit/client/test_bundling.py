@@ -27,7 +27,9 @@ class Link:
         self.posted: list[Message] = []
         self._outcomes = list(outcomes)
 
-    def post(self, publication: Publication, on_outcome: Callable[[PublishOutcome], None]) -> None:
+    def post(
+        self, publication: Publication, on_outcome: Callable[[PublishOutcome], None], *, later: bool = False
+    ) -> None:
         self.posted.append(publication.message)
         assert (publication.exchange, publication.key) == ("", topology.TASK_REQUESTS)
         assert publication.mandatory

@@ -41,7 +41,9 @@ class Link:
         self.exchanges: list[str] = []
         self._outcomes = list(outcomes)
 
-    def post(self, publication: Publication, on_outcome: Callable[[PublishOutcome], None]) -> None:
+    def post(
+        self, publication: Publication, on_outcome: Callable[[PublishOutcome], None], *, later: bool = False
+    ) -> None:
         self.posted += 1
         self.exchanges.append(publication.exchange)
         asyncio.get_running_loop().call_soon(on_outcome, self._outcomes.pop(0))

@@ -36,7 +36,9 @@ class Post:
         self.posted: list[Callable[[PublishOutcome], None]] = []
         self.publications: list[Publication] = []
 
-    def post(self, publication: Publication, on_outcome: Callable[[PublishOutcome], None]) -> None:
+    def post(
+        self, publication: Publication, on_outcome: Callable[[PublishOutcome], None], *, later: bool = False
+    ) -> None:
         self.posted.append(on_outcome)
         self.publications.append(publication)
 

@@ -31,7 +31,9 @@ class Link:
         self.posted: list[Publication] = []
         self._hearing: list[Callable[[PublishOutcome], None]] = []
 
-    def post(self, publication: Publication, on_outcome: Callable[[PublishOutcome], None]) -> None:
+    def post(
+        self, publication: Publication, on_outcome: Callable[[PublishOutcome], None], *, later: bool = False
+    ) -> None:
         self.posted.append(publication)
         self._hearing.append(on_outcome)
 

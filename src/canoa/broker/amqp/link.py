@@ -28,6 +28,10 @@ GATHER_S: Final = 0.005
 """How long frames that are not urgent wait for company. Longer spares both sides writes where little happens, and lets
 what was done in this time be done again should the process be killed."""
 
+REST_S: Final = 0.02
+"""How long a link rests at most: being woken for a confirm costs both sides more than the confirm itself, and where
+there are few cores it costs those who have work. What is known from confirms alone is known later by this."""
+
 TICKS_OF_SILENCE: Final = 4
 """Two to a heartbeat, so a silently dead peer is found within two heartbeats. RabbitMQ speaks once per tick."""
 
@@ -51,6 +55,7 @@ class Link(asyncio.Protocol):
         self._missed_ticks = 0
         self._has_sent = False
         self._is_gathering = False
+        self._resting: asyncio.TimerHandle | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self.closed: asyncio.Future[AmqpError] = self._loop.create_future()
@@ -119,6 +124,7 @@ class Link(asyncio.Protocol):
     async def aclose(self) -> None:
         """Say goodbye; whatever was written before goes out first."""
         waiter: asyncio.Future[None] = self._loop.create_future()
+        self.hear()
         self.engine.close(waiter)
         try:
             async with asyncio.timeout(CLOSE_WITHIN_S):
@@ -161,6 +167,19 @@ class Link(asyncio.Protocol):
             return LinkLost("the broker hung up")
         about_tls = tls_module.explained(exc, self._address.host)
         return about_tls or LinkLost(getattr(exc, "strerror", None) or str(exc))
+
+    def rest(self) -> None:
+        """Leave what comes where it is, until `hear` or for a moment: for when nobody waits for any of it."""
+        if self._resting is None and self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._resting = self._loop.call_later(REST_S, self.hear)
+
+    def hear(self) -> None:
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
 
     # --- Writing ------------------------------------------------------------------------------
 

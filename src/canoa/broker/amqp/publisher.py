@@ -39,6 +39,10 @@ log = get_logger(__name__)
 
 SWEEP_EVERY_S = 0.5
 
+FEW: Final = 8
+"""With fewer messages than these unconfirmed, and nobody waiting for them, the link rests (`Link.rest`): a process that
+has nothing else to do is not woken for every confirm."""
+
 TURN: Final = 64
 """Messages of one `publish_many` per turn of the loop: the broker works on them while the next ones are encoded."""
 
@@ -62,9 +66,11 @@ class Publisher(ChannelKeeper):
         super().__init__(links, name="publisher")
         self._loop = asyncio.get_running_loop()
         self._timeout_s = timeout_s
+        self._link: Link | None = None
         self._channel: Channel | None = None
         self._blocked_by: str | None = None
         self._last_tag = 0
+        self._awaited_tag = 0  # the last one whose answer somebody waits for
         self._unanswered: dict[int, _Posted] = {}
         self._returned: dict[int, str] = {}
         self._backlog: deque[_Posted] = deque()
@@ -77,10 +83,12 @@ class Publisher(ChannelKeeper):
 
     # --- Posting ------------------------------------------------------------------------------
 
-    def post(self, publication: Publication, on_outcome: Callable[[PublishOutcome], None]) -> None:
-        self._post(_Posted(publication, on_outcome, self._loop.time() + self._timeout_s))
+    def post(
+        self, publication: Publication, on_outcome: Callable[[PublishOutcome], None], *, later: bool = False
+    ) -> None:
+        self._post(_Posted(publication, on_outcome, self._loop.time() + self._timeout_s), later=later)
 
-    def _post(self, posted: _Posted) -> None:
+    def _post(self, posted: _Posted, *, later: bool = False) -> None:
         publication = posted.publication
         if publication.mandatory and publication.message.message_id is None:
             raise ValueError("a mandatory message needs a message_id")
@@ -92,6 +100,7 @@ class Publisher(ChannelKeeper):
             self._backlog.append(posted)
         else:
             self._send(channel, posted)
+            self._listen(later=later)
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
 
@@ -104,6 +113,17 @@ class Publisher(ChannelKeeper):
         channel.publish(posted.publication)
         self._last_tag += 1
         self._unanswered[self._last_tag] = posted
+
+    def _listen(self, *, later: bool) -> None:
+        """For the answer to what was sent last."""
+        if self._link is None:
+            return
+        if not later:
+            self._awaited_tag = self._last_tag
+        if later and len(self._unanswered) < FEW and self._awaited_tag not in self._unanswered:
+            self._link.rest()
+        else:
+            self._link.hear()
 
     async def publish(self, publication: Publication) -> None:
         due_s = self._loop.time() + self._timeout_s
@@ -187,7 +207,8 @@ class Publisher(ChannelKeeper):
         channel.on_return = self._on_return
         link.engine.on_blocked = self._on_blocked
         await link.request(channel, methods.CONFIRM_SELECT_OK, methods.CONFIRM_SELECT, False)
-        self._last_tag = 0
+        self._last_tag = self._awaited_tag = 0
+        self._link = link
         self._channel = channel
         self._send_backlog()
 
@@ -202,7 +223,7 @@ class Publisher(ChannelKeeper):
                 posted.tell(WrongUse(f"a message for {_place(posted.publication)} cannot be sent: {exc}"))
 
     def _torn_down(self, error: AmqpError) -> None:
-        self._channel = None
+        self._link = self._channel = None
         self._blocked_by = None
         self._returned.clear()
         for posted in _emptied(self._unanswered):
