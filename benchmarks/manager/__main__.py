@@ -21,9 +21,15 @@ if TYPE_CHECKING:
     from benchmarks.manager.scaling import Scaled
 
 CELERY = "celery"
+PREFORK = "celery prefork"
 RIVALS = [CELERY, LIMIT]
 ONE = "one manager"
-OF_CELERY = {contestants.CELERY_RPC: (plan.GATHER, plan.CALL), contestants.CELERY_REDIS: (plan.CHAIN, plan.FANOUT)}
+OF_CELERY = {
+    contestants.CELERY_RPC: (CELERY, (plan.GATHER, plan.CALL)),
+    contestants.CELERY_PREFORK: (PREFORK, (plan.CALL,)),
+    contestants.CELERY_REDIS: (CELERY, (plan.CHAIN, plan.FANOUT)),
+}
+"""By module: the name it has in the table, and what it plays."""
 
 
 def arguments() -> argparse.Namespace:
@@ -72,10 +78,10 @@ class OnBroker:
     # --- Beside others ------------------------------------------------------------------------------------------
 
     def measure_celery(self) -> None:
-        for module, roles in OF_CELERY.items():
+        for module, (name, roles) in OF_CELERY.items():
             wanted = [role for role in roles if self._metrics_of(role)]
             if wanted:
-                self._record.take(CELERY, partial(self._celery, module, wanted))
+                self._record.take(name, partial(self._celery, module, wanted))
 
     def _celery(self, module: str, roles: list[str]) -> dict[str, float]:
         """Our stores are nothing to Celery: one figure stands beside both."""
@@ -170,8 +176,12 @@ def main() -> None:
 
 
 def _modules_of(rivals: list[str]) -> dict[str, str]:
-    celery = {CELERY: contestants.CELERY_RPC, "celery plans": contestants.CELERY_REDIS} if CELERY in rivals else {}
-    return celery | ({LIMIT: contestants.LIMIT} if LIMIT in rivals else {})
+    celery = {
+        CELERY: contestants.CELERY_RPC,
+        PREFORK: contestants.CELERY_PREFORK,
+        "celery plans": contestants.CELERY_REDIS,
+    }
+    return (celery if CELERY in rivals else {}) | ({LIMIT: contestants.LIMIT} if LIMIT in rivals else {})
 
 
 if __name__ == "__main__":

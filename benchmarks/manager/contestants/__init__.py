@@ -5,5 +5,6 @@ from __future__ import annotations
 
 OURS = f"{__name__}.canoa"
 CELERY_RPC = "benchmarks.pool.contestants.celery"
+CELERY_PREFORK = f"{__name__}.celery_prefork"
 CELERY_REDIS = f"{__name__}.celery"
 LIMIT = f"{__name__}.limit"
