@@ -49,8 +49,8 @@ LINGER_S: Final = 0.003
 
 CROWD: Final = 50
 CROWD_EVERY_S: Final = 0.05
-"""So many moves go to disk at most so often: what happens to a task meanwhile is written once. Longer writes fewer rows,
-and lets each of the crowd wait for the disk; with 20 ms, gathers, chains and fan-outs were 6 to 9 % slower."""
+"""So many moves go to disk at most so often: what happens to a task meanwhile is written once. Longer writes fewer
+rows, and lets each of the crowd wait for the disk; with 20 ms, gathers, chains and fan-outs were 6 to 9 % slower."""
 
 FULL: Final = 1_000
 """Moves that are written as soon as they can be."""
