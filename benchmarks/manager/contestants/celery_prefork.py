@@ -10,7 +10,9 @@ from benchmarks.pool.contestants.celery import PACKAGES, QUEUE, app, call
 
 __all__ = ["LEAVES_OUT", "PACKAGES", "QUEUE", "SETTINGS", "WORKER", "app", "call", "fill", "gather", "submit"]
 
-SETTINGS = "worker as it comes (-P prefork, a process per core), but for task_acks_late; results over rpc://"
+SETTINGS = (
+    "worker as it comes (-P prefork, a process per core), but for task_acks_late and no remote control; rpc:// results"
+)
 LEAVES_OUT = dict.fromkeys(("submit", "fill", "gather"), "only calls are compared here")
 WORKER = [*(sys.executable, "-m", "celery", "-A", "benchmarks.pool.contestants.celery", "worker", "-l", "ERROR")]
 

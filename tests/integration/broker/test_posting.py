@@ -123,8 +123,27 @@ async def test_a_link_that_rests_is_closed_at_once(
     monkeypatch.setattr(link, "REST_S", 3600.0)
     broker = await new_broker(rabbit_url)
     broker.post(letter("q"), outcomes.append, later=True)
+    await asyncio.sleep(0.5)  # the confirm has come, and lies in the socket
 
     async with asyncio.timeout(link.CLOSE_WITHIN_S):
         await broker.aclose()
 
-    assert len(outcomes) == 1
+    assert outcomes == [None]
+
+
+async def test_a_link_that_is_back_does_not_rest_on_what_somebody_waits_for(
+    broker: RabbitBroker, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes: list[PublishOutcome] = []
+    monkeypatch.setattr(link, "REST_S", 3600.0)
+    proxy.cut()
+    await eventually(lambda: proxy.link_count == 0)
+
+    waiting = asyncio.create_task(broker.publish(letter("q")))
+    await asyncio.sleep(0)
+    broker.post(letter("q"), outcomes.append, later=True)
+    proxy.restore()
+
+    async with asyncio.timeout(WITHIN_S):
+        await waiting
+    await eventually(lambda: outcomes == [None])

@@ -56,6 +56,7 @@ class Link(asyncio.Protocol):
         self._has_sent = False
         self._is_gathering = False
         self._resting: asyncio.TimerHandle | None = None
+        self._has_heard = False  # since it last rested
         self._tick: asyncio.TimerHandle | None = None
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self.closed: asyncio.Future[AmqpError] = self._loop.create_future()
@@ -147,6 +148,7 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._missed_ticks = 0
+        self._has_heard = True
         try:
             self.engine.receive(data)
         except ProtocolError as exc:
@@ -169,8 +171,13 @@ class Link(asyncio.Protocol):
         return about_tls or LinkLost(getattr(exc, "strerror", None) or str(exc))
 
     def rest(self) -> None:
-        """Leave what comes where it is, until `hear` or for a moment: for when nobody waits for any of it."""
-        if self._resting is None and self._transport is not None and not self._transport.is_closing():
+        """Leave what comes where it is, until `hear` or for a moment: for when nobody waits for any of it. Not with
+        TLS, where it would be read all the same. Nor before something was heard since the last rest: paused again in the
+        same turn of the loop, nothing would be read at all."""
+        if self._resting is not None or not self._has_heard or self._address.tls is not None:
+            return
+        if self._transport is not None and not self._transport.is_closing():
+            self._has_heard = False
             self._transport.pause_reading()
             self._resting = self._loop.call_later(REST_S, self.hear)
 

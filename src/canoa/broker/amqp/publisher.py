@@ -29,7 +29,7 @@ from canoa.errors import (
 from canoa.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from canoa.broker.amqp.engine import Channel
     from canoa.broker.amqp.link import Link
@@ -51,6 +51,7 @@ class _Posted(NamedTuple):
     publication: Publication
     on_outcome: Callable[[PublishOutcome], None]
     due_s: float  # by the loop's clock: when waiting, to be sent or for the answer, ends
+    later: bool = False  # nobody waits for the answer
 
     def tell(self, outcome: PublishOutcome) -> None:
         try:
@@ -70,7 +71,7 @@ class Publisher(ChannelKeeper):
         self._channel: Channel | None = None
         self._blocked_by: str | None = None
         self._last_tag = 0
-        self._awaited_tag = 0  # the last one whose answer somebody waits for
+        self._awaited = 0  # how many of the unanswered somebody waits for
         self._unanswered: dict[int, _Posted] = {}
         self._returned: dict[int, str] = {}
         self._backlog: deque[_Posted] = deque()
@@ -86,9 +87,9 @@ class Publisher(ChannelKeeper):
     def post(
         self, publication: Publication, on_outcome: Callable[[PublishOutcome], None], *, later: bool = False
     ) -> None:
-        self._post(_Posted(publication, on_outcome, self._loop.time() + self._timeout_s), later=later)
+        self._post(_Posted(publication, on_outcome, self._loop.time() + self._timeout_s, later))
 
-    def _post(self, posted: _Posted, *, later: bool = False) -> None:
+    def _post(self, posted: _Posted) -> None:
         publication = posted.publication
         if publication.mandatory and publication.message.message_id is None:
             raise ValueError("a mandatory message needs a message_id")
@@ -100,7 +101,7 @@ class Publisher(ChannelKeeper):
             self._backlog.append(posted)
         else:
             self._send(channel, posted)
-            self._listen(later=later)
+            self._listen()
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
 
@@ -113,21 +114,36 @@ class Publisher(ChannelKeeper):
         channel.publish(posted.publication)
         self._last_tag += 1
         self._unanswered[self._last_tag] = posted
+        self._awaited += not posted.later
 
-    def _listen(self, *, later: bool) -> None:
-        """For the answer to what was sent last."""
-        if self._link is None:
-            return
-        if not later:
-            self._awaited_tag = self._last_tag
-        if later and len(self._unanswered) < FEW and self._awaited_tag not in self._unanswered:
-            self._link.rest()
-        else:
+    def _answered(self, tag: int) -> _Posted:
+        posted = self._unanswered.pop(tag)
+        self._awaited -= not posted.later
+        return posted
+
+    def _all_answered(self) -> list[_Posted]:
+        """Emptied first: whoever hears may post again."""
+        everyone = list(self._unanswered.values())
+        self._unanswered.clear()
+        self._awaited = 0
+        return everyone
+
+    def _listen(self) -> None:
+        """For the answers to what was sent."""
+        if self._link is not None:
+            if not self._awaited and len(self._unanswered) < FEW:
+                self._link.rest()
+            else:
+                self._link.hear()
+
+    def _hear(self) -> None:
+        if self._link is not None:
             self._link.hear()
 
     async def publish(self, publication: Publication) -> None:
         due_s = self._loop.time() + self._timeout_s
         if self._window.is_full:
+            self._hear()
             await self._window.enter(due_s)
             if self._ready_channel is not None:  # it will be sent: the answer gets its own time
                 due_s = self._loop.time() + self._timeout_s
@@ -154,6 +170,7 @@ class Publisher(ChannelKeeper):
 
         for index, publication in enumerate(publications):
             if self._window.is_full:
+                self._hear()
                 try:
                     await self._window.enter(self._loop.time() + self._timeout_s)
                 except BrokerUnreachable as exc:
@@ -179,7 +196,7 @@ class Publisher(ChannelKeeper):
         self._window.move_up()
 
     def _resolve(self, tag: int, is_taken: bool) -> None:
-        posted = self._unanswered.pop(tag)
+        posted = self._answered(tag)
         outcome: PublishOutcome = None
         if not is_taken:
             place = _place(posted.publication)
@@ -207,7 +224,7 @@ class Publisher(ChannelKeeper):
         channel.on_return = self._on_return
         link.engine.on_blocked = self._on_blocked
         await link.request(channel, methods.CONFIRM_SELECT_OK, methods.CONFIRM_SELECT, False)
-        self._last_tag = self._awaited_tag = 0
+        self._last_tag = 0
         self._link = link
         self._channel = channel
         self._send_backlog()
@@ -221,12 +238,14 @@ class Publisher(ChannelKeeper):
                 self._send(channel, posted)
             except Exception as exc:  # with a link its sender would have heard this from `post`
                 posted.tell(WrongUse(f"a message for {_place(posted.publication)} cannot be sent: {exc}"))
+        if self._awaited:
+            self._hear()
 
     def _torn_down(self, error: AmqpError) -> None:
         self._link = self._channel = None
         self._blocked_by = None
         self._returned.clear()
-        for posted in _emptied(self._unanswered):
+        for posted in self._all_answered():
             posted.tell(_why_unanswered(error, posted.publication))
         self._window.move_up()
 
@@ -240,7 +259,7 @@ class Publisher(ChannelKeeper):
         for posted in overdue:
             posted.tell(self._never_sent())
         for tag in list(takewhile(lambda known: self._unanswered[known].due_s <= now_s, self._unanswered)):
-            posted = self._unanswered.pop(tag)
+            posted = self._answered(tag)
             place = _place(posted.publication)
             posted.tell(DeliveryUnknown(f"no answer for {place} within {self._timeout_s:g} s{self._why()}"))
         self._window.turn_away(now_s, self._never_sent)
@@ -260,6 +279,12 @@ class Publisher(ChannelKeeper):
     def _why(self) -> str:
         return f"; the broker takes no messages ({self._blocked_by})" if self._blocked_by else ""
 
+    async def stop(self) -> None:
+        self._hear()
+        for _ in range(2):  # turns of the loop, in which what has come already is heard
+            await asyncio.sleep(0)
+        await super().stop()
+
     def _end(self, error: CanoaError | None) -> None:
         """Closed, or given up: everyone who still waits hears at once."""
         super()._end(error)
@@ -267,7 +292,7 @@ class Publisher(ChannelKeeper):
             self._sweeper.cancel()
         while self._backlog:
             self._backlog.popleft().tell(self._never_sent())
-        for posted in _emptied(self._unanswered):
+        for posted in self._all_answered():
             posted.tell(DeliveryUnknown(f"closed before the answer for {_place(posted.publication)} came"))
         self._window.open_up()
 
@@ -275,13 +300,6 @@ class Publisher(ChannelKeeper):
 def _answer(answer: asyncio.Future[Any], outcome: PublishOutcome) -> None:
     if not answer.done():
         answer.set_result(outcome)
-
-
-def _emptied(waiting: dict[int, _Posted]) -> Iterable[_Posted]:
-    """All that was in it. Emptied first: whoever hears may post again."""
-    everyone = list(waiting.values())
-    waiting.clear()
-    return everyone
 
 
 def _why_unanswered(error: AmqpError, publication: Publication) -> CanoaError:
