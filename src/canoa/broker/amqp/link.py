@@ -171,9 +171,10 @@ class Link(asyncio.Protocol):
         return about_tls or LinkLost(getattr(exc, "strerror", None) or str(exc))
 
     def rest(self) -> None:
-        """Leave what comes where it is, until `hear` or for a moment: for when nobody waits for any of it. Not with
-        TLS, where it would be read all the same. Nor before something was heard since the last rest: paused again in the
-        same turn of the loop, nothing would be read at all."""
+        """Leave what comes where it is, until `hear` or for a moment: for when nobody waits for any of it.
+
+        Not with TLS, where it would be read all the same. Nor before something was heard since the last rest: paused
+        again in the same turn of the loop, nothing would be read at all."""
         if self._resting is not None or not self._has_heard or self._address.tls is not None:
             return
         if self._transport is not None and not self._transport.is_closing():
