@@ -102,9 +102,9 @@ def _block_the_first_reply(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> l
     blocked: list[str | None] = []
     post = broker.post
 
-    def posted(publication: Publication, on_outcome: Callable[[PublishOutcome], None]) -> None:
+    def posted(publication: Publication, on_outcome: Callable[[PublishOutcome], None], *, later: bool = False) -> None:
         if blocked or not publication.key.startswith("canoa.reply."):
-            post(publication, on_outcome)
+            post(publication, on_outcome, later=later)
             return
         blocked.append(publication.message.correlation_id)
         asyncio.get_running_loop().call_soon(on_outcome, BrokerBlocked("the broker takes no messages (memory)"))
