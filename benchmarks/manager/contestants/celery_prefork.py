@@ -14,6 +14,6 @@ SETTINGS = (
     "worker as it comes (-P prefork, a process per core), but for task_acks_late and no remote control; rpc:// results"
 )
 LEAVES_OUT = dict.fromkeys(("submit", "fill", "gather"), "only calls are compared here")
-WORKER = [*(sys.executable, "-m", "celery", "-A", "benchmarks.pool.contestants.celery", "worker", "-l", "ERROR")]
+WORKER = [sys.executable, "-m", "celery", "-A", "benchmarks.pool.contestants.celery", "worker", "-l", "ERROR"]
 
 submit = fill = gather = unmeasured

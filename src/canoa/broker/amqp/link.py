@@ -170,6 +170,8 @@ class Link(asyncio.Protocol):
         about_tls = tls_module.explained(exc, self._address.host)
         return about_tls or LinkLost(getattr(exc, "strerror", None) or str(exc))
 
+    # --- Resting ------------------------------------------------------------------------------
+
     def rest(self) -> None:
         """Leave what comes where it is, until `hear` or for a moment: for when nobody waits for any of it.
 

@@ -130,11 +130,10 @@ class Publisher(ChannelKeeper):
 
     def _listen(self) -> None:
         """For the answers to what was sent."""
-        if self._link is not None:
-            if not self._awaited and len(self._unanswered) < FEW:
-                self._link.rest()
-            else:
-                self._link.hear()
+        if self._link is not None and not self._awaited and len(self._unanswered) < FEW:
+            self._link.rest()
+        else:
+            self._hear()
 
     def _hear(self) -> None:
         if self._link is not None:
