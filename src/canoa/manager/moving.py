@@ -153,7 +153,9 @@ class _Door:
             self._not_paid(paid, exc)
             raise
 
-    def start(self, moves: Sequence[Move], on_end: Callable[[Sequence[Moved] | Exception], None]) -> None:
+    def start(
+        self, moves: Sequence[Move], on_end: Callable[[Sequence[Moved] | Exception], None], *, is_hurried: bool
+    ) -> None:
         """Of a store that decides ahead."""
         assert self._store_ahead is not None
         paid, self.paid = self.paid, []
@@ -164,6 +166,7 @@ class _Door:
             settings=self._settings,
             ahead=self._ahead,
             on_end=partial(self._on_end, paid, on_end),
+            is_hurried=is_hurried,
         )
 
     def _on_end(

@@ -45,7 +45,7 @@ class Starts(Protocol[C_contra, A_co]):
     """A store that takes the next group before it has answered for the last: `on_end` hears of it."""
 
     def __call__(
-        self, changes: Sequence[C_contra], on_end: Callable[[Sequence[A_co] | Exception], None], /
+        self, changes: Sequence[C_contra], on_end: Callable[[Sequence[A_co] | Exception], None], /, *, is_hurried: bool
     ) -> None: ...
 
 
@@ -109,7 +109,8 @@ class Grouping(Generic[C, A]):
             self._whole.append((changes, on_answer))
             self._start()
         else:
-            self._begin(self._start_with, changes, partial(self._on_all_answers, changes, on_answer))
+            on_end = partial(self._on_all_answers, changes, on_answer)
+            self._begin(self._start_with, changes, on_end, is_hurried=bool(changes))
 
     async def aclose(self) -> None:
         while self._writing is not None:
@@ -128,14 +129,20 @@ class Grouping(Generic[C, A]):
     def _give(self, start: Starts[C, A]) -> None:
         while self._waiting:
             group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
-            self._begin(start, [change for change, _ in group], partial(self._on_answers, group))
+            changes = [change for change, _ in group]
+            self._begin(start, changes, partial(self._on_answers, group), is_hurried=False)
 
     def _begin(
-        self, start: Starts[C, A], changes: Sequence[C], on_end: Callable[[Sequence[A] | Exception], None]
+        self,
+        start: Starts[C, A],
+        changes: Sequence[C],
+        on_end: Callable[[Sequence[A] | Exception], None],
+        *,
+        is_hurried: bool,
     ) -> None:
         self._started += 1
         try:
-            start(changes, on_end)
+            start(changes, on_end, is_hurried=is_hurried)
         except Exception as exc:
             on_end(exc)
 

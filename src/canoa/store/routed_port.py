@@ -235,11 +235,14 @@ class DecidesAhead(Protocol):
         settings: StepSettings,
         ahead: Callable[[Sequence[Owed]], None],
         on_end: OnMoved,
+        is_hurried: bool,
     ) -> None:
         """Like `advance`, for whoever does not wait. Moves are decided in the order in which they are given.
         `ahead` gets the attempts at once: they may leave, and are `sent` in the answers. Should the moves not be
         written, or be decided otherwise after all, their actions run in vain, or twice; one answer counts.
-        That a step was sent need not be on disk at the end, but soon, if nothing else happens to it."""
+        It gets the rest of what they owe once a kill cannot undo them any more, if that is before they are on disk.
+        That a step was sent need not be on disk at the end, but soon, if nothing else happens to it.
+        `is_hurried`: somebody waits for the end; otherwise it may come some milliseconds later."""
 
     async def restore(self, *, now_ms: int) -> int:
         """For whoever takes over from a program that was killed: write down what that had sent without writing it down.

@@ -19,6 +19,7 @@ from canoa.store.routed_questions import RoutedReads
 from canoa.store.sqlite_ahead import Ahead
 from canoa.store.sqlite_link import SqliteLink, connect
 from canoa.store.sqlite_schema import bring_up_to_date
+from canoa.store.sqlite_syncing import Syncer
 
 if TYPE_CHECKING:
     import sqlite3
@@ -86,7 +87,7 @@ class SqliteStore(RoutedReads):
             await self._writer.read(partial(bring_up_to_date, path=self._path))
             await self._reader.open()
             await self._writer.read(partial(sqlite_routed.is_as_known, notes=self._notes))
-            self._ahead = Ahead(self._writer, connect(self._path), self._notes)
+            self._ahead = Ahead(self._writer, connect(self._path), Syncer(self._path), self._notes)
         except BaseException:
             await self.aclose()
             raise
@@ -179,8 +180,10 @@ class SqliteStore(RoutedReads):
         settings: StepSettings,
         ahead: Callable[[Sequence[Owed]], None],
         on_end: OnMoved,
+        is_hurried: bool,
     ) -> None:
-        self._routed().start(moves, route, paid=paid, settings=settings, ahead=ahead, on_end=on_end)
+        routed = self._routed()
+        routed.start(moves, route, paid=paid, settings=settings, ahead=ahead, on_end=on_end, is_hurried=is_hurried)
 
     async def _write_alone(
         self, work: Callable[[sqlite3.Connection], Result], *, after: Callable[[Result], None] | None = None

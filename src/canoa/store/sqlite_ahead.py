@@ -3,7 +3,8 @@
 What is decided is true unless another program has written since: the transaction finds out, and then the moves are
 decided again from the rows, one batch after the other. Attempts may leave before they are on disk: a manager that is
 killed meanwhile has not acknowledged what it heard, so the broker brings it again, and the attempt is sent twice.
-Whatever callers rely on waits for the disk.
+What else moves owe leaves once it is committed, so that a kill cannot undo it any more; what was heard is acknowledged,
+and whoever asks is told, once it is on disk. A power cut in between makes the broker bring it again.
 
 At most one *flight* of moves is on its way to disk, and one gathers behind it, over the same tasks. What the first one
 writes is fixed when it leaves. Where either cannot be written, neither can be trusted any more.
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from canoa.store.routed_port import Move, Moved, OnMoved, Owed
     from canoa.store.sqlite_link import SqliteLink
     from canoa.store.sqlite_routed import RoutedRows
+    from canoa.store.sqlite_syncing import Syncer
 
 log = get_logger(__name__)
 
@@ -86,12 +88,13 @@ class _Stale(Exception):
 
 
 class Ahead:
-    """`writer` is open, and so is `reader`, which this closes. Belongs to the event loop, and so do the notes, but for
-    whoever has them `alone`."""
+    """`writer` is open, and so are `reader` and `syncer`, which this closes. Belongs to the event loop, and so do the
+    notes, but for whoever has them `alone`."""
 
-    def __init__(self, writer: SqliteLink, reader: sqlite3.Connection, notes: Notes) -> None:
+    def __init__(self, writer: SqliteLink, reader: sqlite3.Connection, syncer: Syncer, notes: Notes) -> None:
         self._writer = writer
         self._reader = reader
+        self._syncer = syncer
         self._notes = notes
         self._newcomers = Newcomers(now_ms())
         self._loop = asyncio.get_running_loop()
@@ -126,21 +129,25 @@ class Ahead:
         settings: StepSettings,
         ahead: Callable[[Sequence[Owed]], None] | None,
         on_end: OnMoved,
+        is_hurried: bool = True,
     ) -> None:
-        """`on_end` hears the answers once they are true, or why the moves were not written."""
+        """`on_end` hears the answers once they are true, or why the moves were not written. `is_hurried`: somebody
+        waits for that; otherwise only the broker does."""
         flight = self._waiting
         if not self._holders and flight is not None and not flight.is_for(route, settings):
             self._hold()
             self._spawn(self._pass_by())
         if self._holders:
-            again = partial(self.start, moves, route, paid=paid, settings=settings, ahead=ahead, on_end=on_end)
-            self._held.append(again)
+            again = partial(self.start, paid=paid, settings=settings, ahead=ahead, on_end=on_end, is_hurried=is_hurried)
+            self._held.append(partial(again, moves, route))
         elif any(isinstance(move, Rerun) for move in moves):
             self._hold()
             self._spawn(self._rerun(moves, route, paid=paid, settings=settings, on_end=on_end))
         else:
             self._pay(paid)
-            self._take(moves, flight or self._new_flight(route, settings), ahead, on_end)
+            flight = flight or self._new_flight(route, settings)
+            flight.is_hurried = flight.is_hurried or is_hurried
+            self._take(moves, flight, ahead, on_end)
 
     def _take(
         self,
@@ -154,10 +161,10 @@ class Ahead:
             answers = self._decide(flight, moves, is_ahead=ahead is not None and self._is_sound)
         except Exception as exc:
             log.warning("moves_are_decided_again", moves=flight.count, reason=repr(exc))
-            flight.batches.append(Batch(moves, on_end, ()))
+            flight.batches.append(Batch(moves, on_end, (), None))
             self._spoil()
             return
-        flight.batches.append(Batch(moves, on_end, answers))
+        flight.batches.append(Batch(moves, on_end, answers, ahead))
         if ahead is not None and (sent := [each for moved in answers for each in moved.sent]):
             tell(ahead, sent)
         self._schedule()
@@ -191,6 +198,7 @@ class Ahead:
             await asyncio.wait(self._working)
         async with self.alone():
             await self._write_lasting()
+            await self._syncer.aclose()
             self._reader.close()
         if self._looking is not None:
             self._looking.cancel()
@@ -311,6 +319,7 @@ class Ahead:
         except Exception as exc:
             self._on_written(flight, exc)
         else:
+            flight.is_on_disk = False
             on_end(None)
 
     def _writes_here(self, work: Callable[[sqlite3.Connection], None]) -> bool:
@@ -334,8 +343,7 @@ class Ahead:
             try:
                 self._settle(flight, has_rows=has_rows)
             finally:
-                for batch in flight.batches:
-                    tell(batch.on_end, batch.answers)
+                self._tell(flight)
                 self._next()
         elif isinstance(error, StoreFull | StoreUnreachable | SettingError):
             self._give_up(error)
@@ -344,6 +352,14 @@ class Ahead:
             self._spoilt.append(flight)
             self._written = None
             self._spoil()
+
+    def _tell(self, flight: Flight) -> None:
+        """The answers, in the order of the flights."""
+        if flight.is_on_disk and self._syncer.is_idle:
+            _tell_all(flight.batches, None)
+            return
+        batches = [each.sent_ahead() for each in flight.batches]
+        self._syncer.start(partial(_tell_all, batches), is_hurried=flight.is_hurried)
 
     def _settle(self, flight: Flight, *, has_rows: bool) -> None:
         self._trouble = None
@@ -455,6 +471,11 @@ class Ahead:
         except Exception as exc:
             return exc
         return [moved for each in ledgers for moved in each.answers()]
+
+
+def _tell_all(batches: Sequence[Batch], error: CanoaError | None) -> None:
+    for batch in batches:
+        tell(batch.on_end, batch.answers if error is None else error)
 
 
 def _settle(ledgers: Sequence[RoutedLedger]) -> None:

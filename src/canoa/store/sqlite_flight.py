@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from canoa.store.routed_ledger import RoutedLedger
+from canoa.store.telling import tell
 from canoa.wire.sapparchi import NODE_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from canoa.execution.step_moves import Route
     from canoa.execution.step_settings import StepSettings
@@ -22,11 +23,19 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """Moves that came together. `answers`: as decided, until they are on disk."""
+    """Moves that came together. `answers`: as decided, until they are on disk. `ahead`: hears what may leave before."""
 
     moves: Sequence[Move]
     on_end: OnMoved
     answers: Sequence[Moved]
+    ahead: Callable[[Sequence[Owed]], None] | None
+
+    def sent_ahead(self) -> Batch:
+        """It is committed: all that it owes leaves now."""
+        if self.ahead is None or not (owed := [each for moved in self.answers for each in moved.owed]):
+            return self
+        tell(self.ahead, owed)
+        return self._replace(answers=[_all_sent(moved) for moved in self.answers])
 
 
 class Flight:
@@ -41,6 +50,8 @@ class Flight:
         self.count = 0  # of moves
         self.is_awaited = False
         self.is_small = False
+        self.is_on_disk = True  # once it is written
+        self.is_hurried = False  # somebody waits for that
         self.paid: frozenset[str] = frozenset()  # what it did not write down as owed
         self.takes_all = False  # that earlier ones left out
         self.sends: list[Send] = []  # of those, what it writes
@@ -63,6 +74,10 @@ def without_sent(again: Sequence[Moved], before: Sequence[Moved]) -> list[Moved]
         )
         for moved in again
     ]
+
+
+def _all_sent(moved: Moved) -> Moved:
+    return msgspec.structs.replace(moved, sent=(*moved.sent, *moved.owed), owed=()) if moved.owed else moved
 
 
 def _node_of(owed: Owed) -> object:

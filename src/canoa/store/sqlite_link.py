@@ -36,8 +36,9 @@ LOG_PAGES: Final = 4000
 
 _PATIENT: Final = f"PRAGMA busy_timeout={round(BUSY_TIMEOUT_S * 1000)}"
 _CHECKPOINTING: Final = f"PRAGMA wal_autocheckpoint={LOG_PAGES}"
+_SYNCED: Final = "PRAGMA synchronous=FULL"  # a commit is on disk when it returns, also after a power cut
 _SETTINGS: Final = (
-    "PRAGMA synchronous=FULL",  # a commit is on disk when it returns, also after a power cut
+    _SYNCED,
     "PRAGMA temp_store=MEMORY",
     "PRAGMA cache_size=-32768",  # KiB; holds the inner pages of the indexes of some million tasks
     _CHECKPOINTING,
@@ -103,7 +104,8 @@ class SqliteLink:
 
     def write_here(self, work: Callable[[sqlite3.Connection], None]) -> None:
         """Like `write`, on the event loop, for what takes less time than handing it over. Raises `Busy` rather than
-        wait for the thread, or for another program. The log is left as long as it gets."""
+        wait for the thread, or for another program. The log is left as long as it gets, and is not brought to disk: see
+        `sqlite_syncing.py`."""
         if self._thread is None:
             raise self._closed()
         if not self._thread.is_idle:
@@ -152,16 +154,18 @@ class SqliteLink:
         if self._is_hasty:
             connection.execute(_PATIENT)
             connection.execute(_CHECKPOINTING)
+            connection.execute(_SYNCED)
             self._is_hasty = False
         return connection
 
     def _hasty(self) -> sqlite3.Connection:
-        """For the event loop: it does neither."""
+        """For the event loop: it waits neither for others nor for the disk."""
         connection = self._opened()
         if not self._is_hasty:
             self._is_hasty = True
             connection.execute("PRAGMA busy_timeout=0")
             connection.execute("PRAGMA wal_autocheckpoint=0")
+            connection.execute("PRAGMA synchronous=NORMAL")
         return connection
 
     def _connect(self) -> None:

@@ -36,7 +36,7 @@ class Desk:
     async def moved(self, *moves: Move, paid: Sequence[str] = ()) -> list[Moved]:
         told: asyncio.Future[list[Moved] | Exception] = asyncio.get_running_loop().create_future()
         self.store.start_advance(
-            moves, ONE, paid=paid, settings=self.settings, ahead=self._on_ahead, on_end=told.set_result
+            moves, ONE, paid=paid, settings=self.settings, ahead=self._on_ahead, on_end=told.set_result, is_hurried=True
         )
         async with asyncio.timeout(WITHIN_S):
             answers = await told

@@ -86,7 +86,9 @@ class Eager:
         self.ends: list[Callable[[Sequence[str] | Exception], None]] = []
         self.error: Exception | None = None
 
-    def start(self, changes: Sequence[str], on_end: Callable[[Sequence[str] | Exception], None]) -> None:
+    def start(
+        self, changes: Sequence[str], on_end: Callable[[Sequence[str] | Exception], None], *, is_hurried: bool
+    ) -> None:
         self.groups.append(list(changes))
         self.ends.append(on_end)
 
@@ -155,7 +157,7 @@ async def test_a_store_that_is_away_is_told_to_all_of_a_started_group() -> None:
 
 
 async def test_a_store_that_cannot_start_is_an_answer() -> None:
-    def closed(*_: object) -> None:
+    def closed(*_: object, **__: object) -> None:
         raise StoreUnreachable("closed")
 
     grouping: Grouping[str, str] = Grouping(Eager(), start=closed)

@@ -306,7 +306,9 @@ async def test_whoever_fails_over_an_answer_holds_up_nobody(desk: Desk) -> None:
     def fail(_: object) -> None:
         raise RuntimeError("a bug")
 
-    desk.store.start_advance([begin("a")], ONE, paid=[], settings=DEFAULT_SETTINGS, ahead=fail, on_end=fail)
+    desk.store.start_advance(
+        [begin("a")], ONE, paid=[], settings=DEFAULT_SETTINGS, ahead=fail, on_end=fail, is_hurried=True
+    )
     (moved,) = await desk.moved(begin("b"))
 
     assert moved.verdict is Verdict.TAKEN

@@ -1,0 +1,140 @@
+"""What is committed on the event loop: a kill cannot undo it, so it may leave; what was heard waits for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.contract.store.routed_words import ONE, answer, begin
+from tests.unit.store.desks import Desk, turns
+
+from canoa.errors import StoreUnreachable
+from canoa.execution.outcome import Outcome
+from canoa.execution.step_moves import Verdict
+from canoa.store import sqlite_ahead, sqlite_syncing
+from canoa.store.routed_port import DEFAULT_SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from canoa.store.routed_port import Moved
+
+
+class Disk:
+    """Takes no sync while it is held."""
+
+    def __init__(self) -> None:
+        self.is_free = threading.Event()
+        self.is_free.set()
+        self.syncs = 0
+        self.error: OSError | None = None
+
+    def sync(self, _: int) -> None:
+        assert self.is_free.wait(10)
+        self.syncs += 1
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def disk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    """Quick enough for the event loop."""
+    disk = Disk()
+    monkeypatch.setattr(sqlite_syncing, "_to_disk", disk.sync)
+    monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)
+    desk.store._routed()._took_s = 0.0
+    yield disk
+    disk.is_free.set()
+
+
+async def begun(desk: Desk, name: str) -> asyncio.Task[list[Moved]]:
+    beginning = desk.begun(begin(name))
+    await turns()
+    return beginning
+
+
+async def test_the_end_leaves_once_a_kill_cannot_undo_it_and_is_answered_once_it_is_on_disk(
+    desk: Desk, disk: Disk
+) -> None:
+    disk.is_free.clear()
+    beginning = await begun(desk, "a")
+    ending = desk.begun(answer("a.0.1.1", "x"))
+    await turns()
+
+    assert desk.left == ["a.0.1.1", "a.0.final.0"]
+    assert desk.rows("SELECT standing FROM tasks") == [("ok",)]  # as another program, or the next manager, sees it
+    assert not beginning.done()
+    assert not ending.done()
+
+    disk.is_free.set()
+    (end,) = await ending
+    assert (await beginning)[0].verdict is Verdict.TAKEN
+    assert end.outcome is Outcome.OK
+    assert end.owed == ()
+    assert [each.key for each in end.sent] == ["a.0.final.0"]
+
+
+async def test_what_was_sent_before_it_is_on_disk_is_owed_until_the_broker_has_it(desk: Desk, disk: Disk) -> None:
+    beginning = await begun(desk, "a")
+    await desk.moved(answer("a.0.1.1", "x"))
+    await beginning
+    assert desk.count("owed") == 1
+
+    await desk.moved(paid=["a.0.final.0"])
+
+    assert desk.count("owed") == 0
+
+
+async def test_a_log_that_cannot_be_brought_to_disk_is_said_and_what_comes_again_changes_nothing(
+    desk: Desk, disk: Disk
+) -> None:
+    disk.error = OSError("the disk is broken")
+    beginning = await begun(desk, "a")
+    with pytest.raises(StoreUnreachable, match="the disk is broken"):
+        await desk.moved(answer("a.0.1.1", "x"))
+    with pytest.raises(StoreUnreachable):
+        await beginning
+
+    disk.error = None
+    (again,) = await desk.moved(begin("a"))
+    (end_again,) = await desk.moved(answer("a.0.1.1", "x"))
+
+    assert (again.verdict, end_again.verdict) == (Verdict.DOUBLE, Verdict.DOUBLE)
+
+
+async def test_whoever_is_in_no_hurry_waits_for_company(desk: Desk, disk: Disk) -> None:
+    told: list[str] = []
+
+    def post(name: str) -> None:
+        desk.store.start_advance(
+            [begin(name), answer(f"{name}.0.1.1")],
+            ONE,
+            paid=(),
+            settings=DEFAULT_SETTINGS,
+            ahead=lambda _: None,
+            on_end=lambda _: told.append(name),
+            is_hurried=False,
+        )
+
+    for name in "abc":
+        post(name)
+        await turns()
+    async with asyncio.timeout(5):
+        while len(told) < 3:  # noqa: ASYNC110  # nobody tells
+            await asyncio.sleep(0.005)
+
+    assert told == ["a", "b", "c"]
+    assert disk.syncs == 1
+
+
+async def test_closing_waits_for_the_disk(desk: Desk, disk: Disk) -> None:
+    beginning = await begun(desk, "a")
+    ending = desk.begun(answer("a.0.1.1"))
+    await turns()
+    await desk.store.aclose()
+
+    assert disk.syncs
+    assert beginning.done()
+    assert ending.done()
