@@ -13,7 +13,7 @@ from typing import Final
 from canoa.manager.catalogue import Catalogue
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.router import Router
-from canoa.manager.routing.round_robin import RoundRobin
+from canoa.manager.routing.strategies import Strategies
 from canoa.manager.watching import Watching
 from canoa.store.routed_port import BreakerRow, NodeRow
 from canoa.vocabulary import ActionName, Layer, NodeId
@@ -52,4 +52,4 @@ def _router(nodes: int) -> Router:
         BreakerRow(node_id=name, failures=3, down_until_ms=until_ms) for name in names[::DOWN_EVERY]
     )
     watching = Watching(catalogue.clock)
-    return Router(catalogue, RoundRobin(), settings=settings.breaker, watching=watching, note=lambda note: None)
+    return Router(catalogue, Strategies(), settings=settings.breaker, watching=watching, note=lambda note: None)

@@ -15,7 +15,7 @@ from canoa.action import Action
 from canoa.errors import ActionDefinitionError, PlanRefused, UnknownAction, WrongUse
 from canoa.execution.policy import Backoff, Concurrency, Policy, Rate
 from canoa.urn import action_name, checked_part
-from canoa.vocabulary import ActionName, TaskId
+from canoa.vocabulary import ActionName, Routing, TaskId
 from canoa.wire.codec import ContentType
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ class Canoa:
         cpu: bool = ...,
         priorities: int | None = ...,
         quorum: bool = ...,
+        routing: Routing | str | None = ...,
     ) -> _Decorator: ...
     def action(
         self,
@@ -132,6 +133,7 @@ class Canoa:
         cpu: bool = False,
         priorities: int | None = None,
         quorum: bool = False,
+        routing: Routing | str | None = None,
     ) -> Any:
         """Make a function an action: `@app.action`, or `@app.action(timeout=5, retry=3)`.
 
@@ -140,7 +142,8 @@ class Canoa:
         start, such as "100/m". `concurrency`: a key with parameters, such as "customer:{id}"; tasks with the same key
         run one at a time. Both count all workers; `Rate` and `Concurrency` say more. `cpu`: run in a process of its
         own. `priorities`: how many levels above 0 its queue keeps apart (1 to 10; they halve its speed). `quorum`: keep
-        its queue on a quorum of a cluster's nodes. The last two are fixed once the queue exists.
+        its queue on a quorum of a cluster's nodes. Those two are fixed once the queue exists. `routing`: how a manager
+        chooses among nodes: "round_robin", "least_loaded", "power_of_two" or "learned"; None: as the manager is set.
         """
         if priorities is not None and (quorum or not 1 <= priorities <= 10):
             raise ActionDefinitionError(f"priorities={priorities}: use 1 to 10, and not together with quorum=True")
@@ -151,6 +154,7 @@ class Canoa:
             max_crashes=max_crashes,
             rate=Rate(rate) if isinstance(rate, str) else rate,
             concurrency=Concurrency(concurrency) if isinstance(concurrency, str) else concurrency,
+            routing=None if routing is None else _routing(routing),
         )
 
         def define(function: Callable[..., Any]) -> Action[..., Any, Any]:
@@ -359,6 +363,13 @@ class Canoa:
         from canoa.client.sync import SyncApp
 
         return SyncApp(self)
+
+
+def _routing(text: str) -> Routing:
+    try:
+        return Routing(text)
+    except ValueError:
+        raise ActionDefinitionError(f"routing={text!r:.40}: use one of {', '.join(Routing)}") from None
 
 
 def _refuse_in_a_child_that_is_being_born() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from canoa.errors import SettingError
-from canoa.vocabulary import Layer
+from canoa.vocabulary import Layer, Routing
 from canoa.wire import compression_policy
 from canoa.wire.compression_policy import CompressionPolicy, parse_rule
 
@@ -73,6 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     step_wait_s: Seconds = 3600.0  # how long a step waits for a node; longer rides out longer outages of a site
     step_travel_s: Seconds = 10.0  # what an attempt gets on top of its time limit, for queueing and travel
+    routing: Routing = Routing.ROUND_ROBIN  # how managers choose nodes for actions that do not say it themselves
     node_silence_s: Seconds = 150.0  # after which a node is silent; lower finds the dead sooner, loses bad links
 
     api: Url = "http://127.0.0.1:8420"  # where commands find the API when the broker is the memory broker

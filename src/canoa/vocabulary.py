@@ -1,4 +1,4 @@
-"""The words every part shares: layers, and the ids of tasks, nodes and actions.
+"""The words every part shares: layers, ways to choose, and the ids of tasks, nodes and actions.
 
 Values and types only; how they travel is in `wire/`, what is done with them in the features.
 """
@@ -12,6 +12,15 @@ TaskId = NewType("TaskId", str)
 NodeId = NewType("NodeId", str)
 ActionName = NewType("ActionName", str)
 """An action's name as `<app>.<name>`: what follows `urn:sapparchi:Action:` in its URN."""
+
+
+class Routing(enum.StrEnum):
+    """How a manager chooses among the nodes that can run an action. The values are spelled as on the wire."""
+
+    ROUND_ROBIN = "round_robin"
+    LEAST_LOADED = "least_loaded"
+    POWER_OF_TWO = "power_of_two"
+    LEARNED = "learned"
 
 
 class Layer(enum.StrEnum):

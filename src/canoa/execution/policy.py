@@ -1,4 +1,4 @@
-"""How an action wants to be run: time limit, retries, backoff, crashes, rate, concurrency.
+"""How an action wants to be run: time limit, retries, backoff, crashes, rate, concurrency, choice of node.
 
 Values and their checks only. What follows from them is in `rules.py`, `backoff.py` and `limits.py`.
 """
@@ -12,6 +12,7 @@ import msgspec
 
 from canoa.errors import SettingError
 from canoa.execution import limits
+from canoa.vocabulary import Routing
 
 Scope: TypeAlias = Literal["global", "worker"]
 """Whose starts a limit counts: those of all workers, or of each worker by itself."""
@@ -105,6 +106,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     max_crashes: int = 3  # lower dead-letters a deadly message sooner, and bystanders of other crashes with it
     rate: Rate | None = None
     concurrency: Concurrency | None = None
+    routing: Routing | None = None  # among nodes, where a manager chooses; None: as the manager does
 
     def __post_init__(self) -> None:
         if self.timeout_s is not None:

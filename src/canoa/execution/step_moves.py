@@ -33,6 +33,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     ended_ms: int | None = None
     outcome: str | None = None  # an `Outcome`, `returned` or `lost`; None while it is out
     error: str | None = None
+    context: tuple[float, ...] = ()  # while it is out: what the choice was made on, for whoever learns from its end
 
 
 class StepEnd(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -100,15 +101,23 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     timeout_s: float | None  # what the node says about the action
     retries: int
+    context: tuple[float, ...] = ()  # what the choice was made on
 
 
 class Route(Protocol):
     """Chooses nodes inside a transaction: quick, without waiting, from any thread."""
 
     def choose(
-        self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None = None
+        self,
+        action: ActionName,
+        *,
+        avoid: frozenset[NodeId],
+        now_ms: int,
+        retries_left: int | None = None,
+        size_bytes: int = 0,
     ) -> Choice | None:
-        """None: nobody can take it now. `retries_left`: should this attempt fail; None: what the node says."""
+        """None: nobody can take it now. `retries_left`: should this attempt fail; None: what the node says.
+        `size_bytes`: of its input, as far as that is at hand."""
 
     def is_known(self, action: ActionName) -> bool:
         """Somebody offers it, or did and may come back."""

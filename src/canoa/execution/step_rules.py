@@ -45,6 +45,8 @@ class Effect(msgspec.Struct, gc=False):
     step: str | None = None
     queued_ms: int | None = None
     step_outcome: str | None = None
+    took_ms: int | None = None  # from sending to answer, where there was one
+    context: tuple[float, ...] = ()  # on which that attempt's node was chosen
     outcome: Outcome | None = None  # of the task, if it ended
 
 

@@ -66,6 +66,7 @@ class Course:
         route: Route,
         settings: StepSettings,
         random: Callable[[], float],
+        input_bytes: int = 0,
     ) -> None:
         self.outline = outline
         self.steps = steps
@@ -74,6 +75,7 @@ class Course:
         self._route = route
         self._settings = settings
         self._random = random
+        self._input_bytes = input_bytes
         self._effect: Effect  # of the move in hand
 
     # --- Moves --------------------------------------------------------------------------------------
@@ -280,7 +282,11 @@ class Course:
     def _dispatch(self, step: StepRecord, now_ms: int) -> None:
         action = self._action(step.step)
         choice = self._route.choose(
-            action, avoid=avoided(step.story, step.attempt), now_ms=now_ms, retries_left=self._retries_left(step)
+            action,
+            avoid=avoided(step.story, step.attempt),
+            now_ms=now_ms,
+            retries_left=self._retries_left(step),
+            size_bytes=self._size_bytes(step.step),
         )
         if choice is not None:
             self._send(step, choice, now_ms)
@@ -299,11 +305,19 @@ class Course:
         step.node_id = choice.node_id
         step.retries = choice.retries if planned.retries is None else planned.retries
         step.limit_ms = None if timeout_s is None else now_ms + limit_ms(timeout_s, self._settings.travel_s)
-        sent = AttemptRow(attempt=step.attempt, node_id=choice.node_id, why=choice.why, sent_ms=now_ms)
+        sent = AttemptRow(
+            attempt=step.attempt, node_id=choice.node_id, why=choice.why, sent_ms=now_ms, context=choice.context
+        )
         step.story.append(sent)
         del step.story[:-MAX_STORY]
         self._arm(step, step.limit_ms, now_ms)
         self._effect.sends.append(step.step)
+
+    def _size_bytes(self, at: int) -> int:
+        before = self.outline.before[at]
+        if not before:
+            return self._input_bytes
+        return sum(len(self.steps[place].output or b"") for place in before)
 
     def _retries_left(self, step: StepRecord) -> int | None:
         """After the attempt that comes next; None where only its node can say."""
@@ -365,8 +379,11 @@ class Course:
         effect.closed.append(self._request_id(step))
         effect.step_outcome = outcome
         effect.step = self.outline.plan.steps[step.step].name
-        if told is not None and told.started_ms is not None:
-            effect.queued_ms = max(0, told.started_ms - last.sent_ms)
+        effect.context = last.context
+        if told is not None:
+            effect.took_ms = max(0, now_ms - last.sent_ms)
+            if told.started_ms is not None:
+                effect.queued_ms = max(0, told.started_ms - last.sent_ms)
 
     def _end(self, at: int, outcome: Outcome, error: str | None, *, now_ms: int) -> None:
         self._set_ended(self.steps[at], outcome, error, now_ms=now_ms)

@@ -17,7 +17,7 @@ from canoa.manager.silence import Signs
 from canoa.store.routed_port import AMQP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from canoa.clock import Clock
     from canoa.manager.node_settings import NodeSettings
@@ -34,7 +34,15 @@ class Presence(enum.StrEnum):
 
 
 class Catalogue:
-    def __init__(self, settings: NodeSettings, clock: Clock | None = None) -> None:
+    """`on_forgotten` hears of nodes that are known no more."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        clock: Clock | None = None,
+        *,
+        on_forgotten: Callable[[NodeId], None] = lambda _: None,
+    ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.rows: dict[NodeId, NodeRow] = {}
@@ -43,6 +51,7 @@ class Catalogue:
         self.pools = Pools(settings.breaker)
         self.known_actions: frozenset[ActionName] = frozenset()
         self.left: dict[NodeId, None] = {}  # those without actions, the first to leave first
+        self._on_forgotten = on_forgotten
         self._learnt_s: dict[NodeId, float] = {}
         self._silent: frozenset[NodeId] = frozenset()
 
@@ -95,6 +104,7 @@ class Catalogue:
         self.left.pop(node_id, None)
         self.signs.forget(node_id)
         self.pools.remove(node_id)
+        self._on_forgotten(node_id)
 
     def takes_bundles(self, node_id: NodeId) -> bool:
         row = self.rows.get(node_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from canoa.execution.health import BreakerSettings
+from canoa.vocabulary import Routing
 
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,4 +17,5 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     touch_every_s: float = 10.0  # how often signs of life are written down
     forget_after_s: float = 86_400.0  # of a node nobody has seen; its actions are unknown from then on
     max_nodes: int = 10_000  # each costs every manager memory; then those that left make room, or more are refused
+    routing: Routing = Routing.ROUND_ROBIN  # for actions that do not say how their nodes are chosen
     breaker: BreakerSettings = BreakerSettings()

@@ -17,7 +17,7 @@ from canoa.manager.node_settings import NodeSettings
 from canoa.manager.probing import Prober
 from canoa.manager.registering import PREFETCH, Registrations
 from canoa.manager.router import Router
-from canoa.manager.routing.round_robin import RoundRobin
+from canoa.manager.routing.strategies import Strategies
 from canoa.manager.trimming import Trimmer
 from canoa.manager.watching import Watching
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker, Consumer
     from canoa.clock import Clock
     from canoa.manager.probing import Lose
-    from canoa.manager.routing.port import Strategy
     from canoa.store.routed_port import FullStore, Move, Moved
 
 
@@ -45,18 +44,18 @@ class Nodes:
         manager_id: str,
         lose: Lose,
         settings: NodeSettings | None = None,
-        strategy: Strategy | None = None,
         clock: Clock | None = None,
     ) -> None:
         settings = settings or NodeSettings()
         self._broker = broker
-        self.catalogue = Catalogue(settings, clock)
+        strategies = Strategies(settings.routing, start=random.randrange(1_000_000))
+        self.catalogue = Catalogue(settings, clock, on_forgotten=strategies.forget)
         self.watching = Watching(self.catalogue.clock)
         self.follower = Follower(broker, store, self.catalogue, manager_id=manager_id, watching=self.watching)
         self.health = HealthNotes(self.catalogue, self.follower)
         self.router = Router(
             self.catalogue,
-            strategy or RoundRobin(start=random.randrange(1_000_000)),
+            strategies,
             settings=settings.breaker,
             watching=self.watching,
             note=self.health.post_from_any_thread,
@@ -86,6 +85,8 @@ class Nodes:
 
     def on_moved(self, written: Sequence[tuple[Move, Moved]]) -> None:
         """To be told of every move that was written."""
+        for move, moved in written:
+            self.router.ended(moved, move.now_ms)
         for node_id in {moved.node_id for move, moved in written if isinstance(move, StepEnd)}:
             if node_id is not None:
                 self.watching.answered(node_id)

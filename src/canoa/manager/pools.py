@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canoa.manager.routing.port import Candidate
+from canoa.vocabulary import Routing
 from canoa.wire.sapparchi import ActionLimits
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from canoa.vocabulary import ActionName, NodeId
 
 DEFAULT_LIMITS: Final = ActionLimits()
+_ROUTINGS: Final = frozenset(Routing)
 WHOLE_NODE: Final = ""
 """What stands for the action in the breaker of a node as a whole."""
 
@@ -35,6 +37,7 @@ class Pool(NamedTuple):
 
     clear: tuple[Candidate, ...] = ()
     doubtful: tuple[Doubtful, ...] = ()  # those whose time comes first, first
+    routing: Routing | None = None  # that the action asks for
 
 
 class Pools:
@@ -91,7 +94,14 @@ class Pools:
                 doubtful.append(Doubtful(candidate, open_circuits))
             else:
                 clear.append(candidate)
-        return Pool(tuple(clear), tuple(sorted(doubtful, key=self._next_trial_ms)))
+        return Pool(tuple(clear), tuple(sorted(doubtful, key=self._next_trial_ms)), self._routing(action))
+
+    def _routing(self, action: ActionName) -> Routing | None:
+        """What the node says that registered last: where versions of an app differ, the newest counts."""
+        offering = [self._nodes[node_id] for node_id in self._offering.get(action, ())]
+        newest = max(offering, key=lambda row: (row.registered_ms, row.node_id), default=None)
+        said = "" if newest is None else newest.limits.get(action, DEFAULT_LIMITS).routing
+        return Routing(said) if said in _ROUTINGS else None
 
     def _next_trial_ms(self, each: Doubtful) -> int:
         return max(

@@ -14,8 +14,10 @@ import msgspec
 
 from canoa.execution import health
 from canoa.execution.health import Sign
+from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import Choice, Route
 from canoa.manager.pools import WHOLE_NODE, Pool
+from canoa.manager.routing.port import Asked
 from canoa.store.routed_port import HealthNote
 
 if TYPE_CHECKING:
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
     from canoa.execution.health import BreakerSettings
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.pools import Doubtful
-    from canoa.manager.routing.port import Candidate, Strategy
+    from canoa.manager.routing.port import Candidate
+    from canoa.manager.routing.strategies import Strategies
     from canoa.manager.watching import Watching
+    from canoa.store.routed_port import Moved
     from canoa.vocabulary import ActionName, NodeId
 
 NOBODY: Final = Pool()
@@ -44,14 +48,14 @@ class Router:
     def __init__(
         self,
         catalogue: Catalogue,
-        strategy: Strategy,
+        strategies: Strategies,
         *,
         settings: BreakerSettings,
         watching: Watching,
         note: Callable[[HealthNote], None],
     ) -> None:
         self._catalogue = catalogue
-        self._strategy = strategy
+        self._strategies = strategies
         self._settings = settings
         self._watching = watching
         self._note = note
@@ -68,30 +72,48 @@ class Router:
         return self._watching.since_ms()
 
     def choose(
-        self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None = None
+        self,
+        action: ActionName,
+        *,
+        avoid: frozenset[NodeId],
+        now_ms: int,
+        retries_left: int | None = None,
+        size_bytes: int = 0,
     ) -> Choice | None:
         pool = self._catalogue.pools.by_action.get(action, NOBODY)
+        asked = Asked(action, now_ms, size_bytes)
         if pool.doubtful:
-            choice = self._fresh(action, pool, avoid=avoid, now_ms=now_ms, retries_left=retries_left)
+            choice = self._fresh(asked, pool, avoid=avoid, retries_left=retries_left)
         else:  # as almost always
-            choice = self._clear(action, pool, avoid=avoid, now_ms=now_ms)
+            choice = self._clear(asked, pool, avoid=avoid)
         if choice is not None or not avoid:
             return choice
-        choice = self._fresh(action, pool, avoid=NONE_AVOIDED, now_ms=now_ms, retries_left=retries_left)
+        choice = self._fresh(asked, pool, avoid=NONE_AVOIDED, retries_left=retries_left)
         return None if choice is None else msgspec.structs.replace(choice, why=AGAIN_WHY)
 
-    def _fresh(
-        self, action: ActionName, pool: Pool, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None
-    ) -> Choice | None:
+    def ended(self, moved: Moved, now_ms: int) -> None:
+        """An attempt, as it was written. On the event loop."""
+        row = self._catalogue.rows.get(moved.node_id) if moved.node_id is not None else None
+        if row is not None and moved.action is not None and moved.step_outcome is not None:
+            pool = self._catalogue.pools.by_action.get(moved.action, NOBODY)
+            is_ok = moved.step_outcome == Outcome.OK
+            self._strategies.ended(pool.routing, row, moved, is_ok=is_ok, now_ms=now_ms)
+
+    def _fresh(self, asked: Asked, pool: Pool, *, avoid: frozenset[NodeId], retries_left: int | None) -> Choice | None:
         """An attempt that must not fail is a trial only where nobody healthy can have it."""
+        now_ms = asked.now_ms
         tried = self._trial(pool, avoid, now_ms, lambda each: _can_fail(each, retries_left))
         if tried is None:
-            tried = self._clear(action, pool, avoid=avoid, now_ms=now_ms)
+            tried = self._clear(asked, pool, avoid=avoid)
         return self._trial(pool, avoid, now_ms, lambda _: True) if tried is None else tried
 
-    def _clear(self, action: ActionName, pool: Pool, *, avoid: frozenset[NodeId], now_ms: int) -> Choice | None:
-        chosen = self._strategy.choose(action, pool.clear, avoid=avoid, now_ms=now_ms) if pool.clear else None
-        return None if chosen is None else _choice(chosen.candidate, chosen.why)
+    def _clear(self, asked: Asked, pool: Pool, *, avoid: frozenset[NodeId]) -> Choice | None:
+        strategy = self._strategies.of(pool.routing)
+        chosen = strategy.choose(asked, pool.clear, avoid=avoid) if pool.clear else None
+        if chosen is None:
+            return None
+        self._strategies.sent(pool.routing, chosen, asked.now_ms)
+        return _choice(chosen.candidate, chosen.why, chosen.context)
 
     # --- Trials -----------------------------------------------------------------------------------------
 
@@ -138,8 +160,14 @@ def _can_fail(candidate: Candidate, retries_left: int | None) -> bool:
     return (candidate.retries if retries_left is None else retries_left) > 0
 
 
-def _choice(candidate: Candidate, why: str) -> Choice:
-    return Choice(node_id=candidate.node_id, why=why, timeout_s=candidate.timeout_s, retries=candidate.retries)
+def _choice(candidate: Candidate, why: str, context: tuple[float, ...] = ()) -> Choice:
+    return Choice(
+        node_id=candidate.node_id,
+        why=why,
+        timeout_s=candidate.timeout_s,
+        retries=candidate.retries,
+        context=context,
+    )
 
 
 _port: type[Route] = Router

@@ -105,6 +105,8 @@ def moved(answer: Answer) -> Moved:
         queued_ms=effect.queued_ms,
         outcome=effect.outcome,
         step_outcome=effect.step_outcome,
+        took_ms=effect.took_ms,
+        context=effect.context,
         due_ms=tuple(effect.due_ms),
         cancel=tuple(effect.cancel),
     )

@@ -366,6 +366,7 @@ class RoutedLedger:
             route=self._route,
             settings=self._settings,
             random=self._random,
+            input_bytes=0 if known.request is None else len(known.request.body),
         )
 
     def _is_open(self, task: TaskRecord) -> bool:

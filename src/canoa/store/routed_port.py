@@ -99,6 +99,8 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     queued_ms: int | None = None  # from sending that attempt to its start, as far as the clocks agree
     outcome: Outcome | None = None  # of the task, if this ended it
     step_outcome: str | None = None  # of the step's attempt, if this ended one
+    took_ms: int | None = None  # that attempt, from sending to answer, where there was one
+    context: tuple[float, ...] = ()  # on which its node was chosen
     due_ms: tuple[int, ...] = ()  # timers that it set
     cancel: tuple[str, ...] = ()  # request ids that nodes need not answer any more
 

@@ -31,11 +31,20 @@ class SameChoices:
         self._made.clear()
 
     def choose(
-        self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None = None
+        self,
+        action: ActionName,
+        *,
+        avoid: frozenset[NodeId],
+        now_ms: int,
+        retries_left: int | None = None,
+        size_bytes: int = 0,
     ) -> Choice | None:
         question = action, avoid, retries_left
         left = self._left.get(question)
-        choice = left.popleft() if left else self._choose(action, avoid=avoid, now_ms=now_ms, retries_left=retries_left)
+        if left:
+            choice = left.popleft()
+        else:
+            choice = self._choose(action, avoid=avoid, now_ms=now_ms, retries_left=retries_left, size_bytes=size_bytes)
         self._made.append((question, choice))
         return choice
 

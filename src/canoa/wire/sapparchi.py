@@ -71,11 +71,12 @@ class RegistrationAck(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     actions: list[str]  # those that were accepted
 
 
-class ActionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """An action's `parameters`."""
+class ActionLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An action's `parameters`, with what Canoa adds to them."""
 
     timeout: int | None = 30_000  # milliseconds of one attempt
     retry: int = 3
+    routing: str = ""  # a `Routing`; whatever a manager does not know is as good as nothing
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

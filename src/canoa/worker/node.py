@@ -282,7 +282,7 @@ def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
 
 def _limits(policy: Policy) -> ActionLimits:
     timeout_ms = None if policy.timeout_s is None else max(1, round(policy.timeout_s * 1000))
-    return ActionLimits(timeout=timeout_ms, retry=policy.retries)
+    return ActionLimits(timeout=timeout_ms, retry=policy.retries, routing=policy.routing or "")
 
 
 def _heard_nothing(_: PublishOutcome) -> None:

@@ -54,7 +54,13 @@ class Nodes:
         self._turn = 0
 
     def choose(
-        self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None = None
+        self,
+        action: ActionName,
+        *,
+        avoid: frozenset[NodeId],
+        now_ms: int,
+        retries_left: int | None = None,
+        size_bytes: int = 0,
     ) -> Choice | None:
         free = [name for name in self.names if name not in avoid] or self.names
         if not free or action in self.unknown:

@@ -36,7 +36,13 @@ class Turn:
         self._turn = 0
 
     def choose(
-        self, action: ActionName, *, avoid: frozenset[NodeId], now_ms: int, retries_left: int | None = None
+        self,
+        action: ActionName,
+        *,
+        avoid: frozenset[NodeId],
+        now_ms: int,
+        retries_left: int | None = None,
+        size_bytes: int = 0,
     ) -> Choice | None:
         self.avoided, self.retries_left = avoid, retries_left
         free = [node for node in self.nodes if node not in avoid] or self.nodes

@@ -15,7 +15,7 @@ from canoa.execution.health import Sign
 from canoa.manager.catalogue import Catalogue, Presence
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.router import AGAIN_WHY, TRIAL_WHY, Router
-from canoa.manager.routing.round_robin import RoundRobin
+from canoa.manager.routing.strategies import Strategies
 from canoa.manager.watching import Watching
 from canoa.testing import VirtualClock
 from canoa.vocabulary import ActionName, NodeId
@@ -38,7 +38,7 @@ class Site:
         settings = self.catalogue.settings.breaker
         self.watching = Watching(self.clock)
         self.router = Router(
-            self.catalogue, RoundRobin(), settings=settings, watching=self.watching, note=self.notes.append
+            self.catalogue, Strategies(), settings=settings, watching=self.watching, note=self.notes.append
         )
         self.register(*rows)
 

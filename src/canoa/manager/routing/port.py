@@ -1,4 +1,4 @@
-"""What chooses among nodes: candidates in, one of them and the reason out."""
+"""What chooses among nodes: candidates in, one of them and the reason out; how it went comes back later."""
 
 from __future__ import annotations
 
@@ -25,16 +25,48 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     retries: int = 0
 
 
+class Asked(NamedTuple):
+    """An attempt that needs a node."""
+
+    action: ActionName
+    now_ms: int
+    size_bytes: int = 0  # of its input, as far as that is known
+
+
 class Chosen(NamedTuple):
     candidate: Candidate
     why: str  # for people: this node and no other
+    context: tuple[float, ...] = ()  # what the strategy knew: it comes back with what came of it
+
+
+class Seen(NamedTuple):
+    """The end of an attempt: also of one that another manager had sent."""
+
+    action: ActionName
+    candidate: Candidate
+    now_ms: int
+    took_ms: int | None  # from sending to answer; None: there was no answer
+    is_ok: bool = True  # False: the action failed
+    context: tuple[float, ...] = ()  # as the strategy gave it that chose
+
+
+class Rated(NamedTuple):
+    """What a strategy thinks of a candidate, for people."""
+
+    candidate: Candidate
+    score: float | None  # lower is better; None: it does not compare
+    why: str
 
 
 class Strategy(Protocol):
-    """Called from any thread, while rows are locked: quick, without waiting."""
+    """Called from any thread, while rows are locked: quick, without waiting. One object serves all actions."""
 
-    def choose(
-        self, action: ActionName, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId], now_ms: int
-    ) -> Chosen | None:
+    def choose(self, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
         """One of them, none of `avoid`. None: there is no other. `candidates` have the order of their ids, and stay the
         same object until one of them changes."""
+
+    def learn(self, seen: Seen) -> None:
+        """Of attempts that this strategy chose a node for."""
+
+    def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
+        """All of them, the best first. Changes nothing."""

@@ -6,12 +6,12 @@ from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING
 
-from canoa.manager.routing.port import Chosen, Strategy
+from canoa.manager.routing.port import Chosen, Rated, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from canoa.manager.routing.port import Candidate
+    from canoa.manager.routing.port import Asked, Candidate, Seen
     from canoa.vocabulary import ActionName, NodeId
 
 
@@ -22,18 +22,22 @@ class RoundRobin:
         self._start = start
         self._turns: dict[ActionName, count[int]] = {}
 
-    def choose(
-        self, action: ActionName, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId], now_ms: int
-    ) -> Chosen | None:
-        turns = self._turns.get(action)
+    def choose(self, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
+        turns = self._turns.get(asked.action)
         if turns is None:
-            turns = self._turns.setdefault(action, count(self._start))
+            turns = self._turns.setdefault(asked.action, count(self._start))
         length = len(candidates)
         for _ in range(min(length, len(avoid) + 1)):  # each of `avoid` costs at most one turn
             candidate = candidates[next(turns) % length]  # `next` is one step for all threads
             if candidate.node_id not in avoid:
                 return Chosen(candidate, _why(length))
         return _first_other(candidates, avoid)
+
+    def learn(self, seen: Seen) -> None:
+        """Nothing: its turn comes, however it went."""
+
+    def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
+        return [Rated(each, None, "its turn comes") for each in candidates]
 
 
 def _first_other(candidates: Sequence[Candidate], avoid: frozenset[NodeId]) -> Chosen | None:

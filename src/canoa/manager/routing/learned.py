@@ -1,0 +1,211 @@
+"""A contextual bandit: learns how long answers take, by node and circumstances, and draws by what it believes.
+
+The logarithm of the time is a sum: of the node's own level for the action, of what is out there already over the places
+that the node has for it, and of what nodes of one layer and site share, the size of the input and the time of day. All
+of it is uncertain, and drifts. Each choice draws one guess per node from what is believed (Thompson sampling) and takes
+the best: a node that is surely slow gets nothing, one of which little is known gets a try, and what was learnt long ago
+becomes uncertain again.
+"""
+
+from __future__ import annotations
+
+import threading
+from math import cos, exp, log, sin, tau
+from random import Random
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from canoa.manager.routing.drawing import drawn
+from canoa.manager.routing.drifting import Drifting
+from canoa.manager.routing.port import Chosen, Rated, Strategy
+from canoa.manager.routing.traffic import FAILED_TIMES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeAlias
+
+    from canoa.manager.routing.port import Asked, Candidate, Seen
+    from canoa.manager.routing.traffic import Traffic
+    from canoa.vocabulary import ActionName, Layer, NodeId
+
+    _Group: TypeAlias = tuple[ActionName, Layer, str]
+
+LOOKED_AT: Final = 8
+"""Drawn at random where there are more. More finds a quicker node, and takes longer."""
+
+IMPOSED: Final = 2.0
+"""How much what is out counts in a choice, over what it costs the request itself: whoever joins a queue also holds up
+those behind. With 1, requests crowd before the quick nodes, and all are slower (by 10 to 15 % in the simulator)."""
+
+MOST_PLACES: Final = log(1000)
+"""The logarithm of how many attempts a node is thought to run at once. At first it is one: that spreads requests."""
+
+STRANGER_VARIANCE: Final = 1.0
+"""Of a node nobody has heard of, around others of its kind: it may well be three times as quick, or as slow."""
+
+DRIFT_PER_CHOICE: Final = 0.0005
+"""Variance that a level gains with every choice of the action: twice as slow a node is tried again after some hundred
+choices. Higher finds sooner that it has recovered, and costs more tries."""
+
+DRIFT_PER_MS: Final = 0.25 / 3_600_000
+"""And by itself: where there are few choices, an hour changes a node by half."""
+
+FAILED: Final = log(FAILED_TIMES)
+
+KIND_WEIGHT: Final = 0.02
+"""Of one node's level in what is thought of its kind."""
+
+DAY_MS: Final = 86_400_000
+KIB: Final = 1024.0
+
+
+class _Own:
+    """Of an action at a node: its level, and the logarithm of its places."""
+
+    __slots__ = ("at_choice", "at_ms", "model")
+
+    def __init__(self, kind: _Kind) -> None:
+        level, variance = (0.0, 100.0) if kind.level is None else (kind.level, STRANGER_VARIANCE)
+        self.model = Drifting((level, 0.0), (variance, 1.0), noise=0.1, is_level=True)
+        self.at_choice = self.at_ms = 0  # when something was learnt
+
+    def expected(self, out: float) -> tuple[float, tuple[float, float]]:
+        """With so much out there, and how that changes with level and places."""
+        level, places = self.model.weights
+        waiting = out * exp(-places)
+        return level + log(1 + waiting), (1.0, -waiting / (1 + waiting))
+
+    def learn(self, features: tuple[float, float], error: float, *, drift: float) -> None:
+        self.model.learn(features, error, drift=drift)
+        self.model.weights[1] = min(MOST_PLACES, max(0.0, self.model.weights[1]))
+
+
+class _Kind:
+    """Of an action in a layer, at a site: what size and time of day do, and where a new node begins."""
+
+    __slots__ = ("level", "model")
+
+    def __init__(self) -> None:
+        self.model = Drifting((0.0, 0.0, 0.0), (0.25, 0.01, 0.01), noise=0.25)
+        self.level: float | None = None
+
+    def learn(self, circumstances: Sequence[float], error: float, level: float) -> None:
+        self.model.learn(circumstances, error)
+        self.level = level if self.level is None else self.level + KIND_WEIGHT * (level - self.level)
+
+
+class _Belief(NamedTuple):
+    """About the logarithm of the milliseconds."""
+
+    mean: float
+    spread: float
+    out: float
+
+
+class Learned:
+    def __init__(self, traffic: Traffic, *, seed: int | None = None) -> None:
+        self._traffic = traffic
+        self._random = Random(seed)
+        self._lock = threading.Lock()
+        self._own: dict[tuple[ActionName, NodeId], _Own] = {}
+        self._kinds: dict[_Group, _Kind] = {}
+        self._choices: dict[ActionName, int] = {}
+
+    def choose(self, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
+        looked_at = drawn(candidates, avoid, at_most=LOOKED_AT, random=self._random)
+        if not looked_at:
+            return None
+        circumstances = _circumstances(asked)
+        with self._lock:
+            self._choices[asked.action] = self._choices.get(asked.action, 0) + 1
+            beliefs = self._beliefs(asked, looked_at, circumstances)
+        guesses = [self._random.gauss(belief.mean, belief.spread) for belief in beliefs]
+        best = guesses.index(min(guesses))
+        why = f"learned: {_in_ms(beliefs[best])}, the best guess of {len(looked_at)}"
+        return Chosen(looked_at[best], why, (beliefs[best].out, *circumstances))
+
+    def learn(self, seen: Seen) -> None:
+        """Attempts without an answer teach nothing here: what a node owes and its circuit are seen elsewhere. One that
+        failed counts as a long one: else a node where all fail at once would get them all."""
+        if seen.took_ms is None or len(seen.context) != 4:
+            return
+        out, *circumstances = seen.context
+        with self._lock:
+            kind = self._kind_of(seen.action, seen.candidate)
+            own = self._own_of(seen.action, seen.candidate, kind)
+            expected, features = own.expected(out)
+            error = log(1 + max(0, seen.took_ms)) - expected - kind.model.mean(circumstances)
+            if not seen.is_ok:
+                error = max(error, FAILED)
+            own.learn(features, error, drift=self._drift(seen.action, own, seen.now_ms))
+            own.at_choice, own.at_ms = self._choices.get(seen.action, 0), seen.now_ms
+            if seen.is_ok:
+                kind.learn(circumstances, error, own.model.weights[0])
+
+    def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
+        circumstances = _circumstances(asked)
+        with self._lock:
+            beliefs = self._beliefs(asked, candidates, circumstances)
+        rated = [
+            Rated(each, exp(belief.mean), f"{_in_ms(belief)} believed, {belief.out:.0f} out")
+            for each, belief in zip(candidates, beliefs, strict=True)
+        ]
+        return sorted(rated, key=lambda each: each.score or 0.0)
+
+    def forget(self, node_id: NodeId) -> None:
+        with self._lock:
+            for key in [key for key in self._own if key[1] == node_id]:
+                del self._own[key]
+
+    # --- Beliefs ------------------------------------------------------------------------------------------
+
+    def _beliefs(self, asked: Asked, candidates: Sequence[Candidate], circumstances: Sequence[float]) -> list[_Belief]:
+        shared: dict[tuple[Layer, str], tuple[_Kind, float]] = {}
+        beliefs = []
+        for each in candidates:
+            group = (each.layer, each.site)
+            if group not in shared:
+                kind = self._kind_of(asked.action, each)
+                shared[group] = kind, kind.model.mean(circumstances)
+            beliefs.append(self._belief(asked, each.node_id, *shared[group]))
+        return beliefs
+
+    def _belief(self, asked: Asked, node_id: NodeId, kind: _Kind, by_circumstances: float) -> _Belief:
+        own = self._own.get((asked.action, node_id))
+        out, oldest_ms = self._traffic.out_and_oldest_ms(node_id, asked.now_ms)
+        if own is None:
+            mean, spread = (kind.level or 0.0) + log(1 + IMPOSED * out), STRANGER_VARIANCE**0.5
+        else:
+            mean, features = own.expected(IMPOSED * out)
+            spread = own.model.spread(features, self._drift(asked.action, own, asked.now_ms))
+        mean += by_circumstances
+        return _Belief(max(mean, log(1 + oldest_ms)) if oldest_ms else mean, spread, out)
+
+    def _drift(self, action: ActionName, own: _Own, now_ms: int) -> float:
+        choices = self._choices.get(action, 0) - own.at_choice
+        return choices * DRIFT_PER_CHOICE + max(0, now_ms - own.at_ms) * DRIFT_PER_MS if own.at_ms else 0.0
+
+    def _kind_of(self, action: ActionName, candidate: Candidate) -> _Kind:
+        group = (action, candidate.layer, candidate.site)
+        kind = self._kinds.get(group)
+        if kind is None:
+            kind = self._kinds[group] = _Kind()
+        return kind
+
+    def _own_of(self, action: ActionName, candidate: Candidate, kind: _Kind) -> _Own:
+        key = (action, candidate.node_id)
+        own = self._own.get(key)
+        if own is None:
+            own = self._own[key] = _Own(kind)
+        return own
+
+
+def _circumstances(asked: Asked) -> tuple[float, float, float]:
+    of_day = asked.now_ms % DAY_MS / DAY_MS * tau
+    return log(1 + asked.size_bytes / KIB), sin(of_day), cos(of_day)
+
+
+def _in_ms(belief: _Belief) -> str:
+    return f"{exp(belief.mean - belief.spread):.0f} to {exp(belief.mean + belief.spread):.0f} ms"
+
+
+_port: type[Strategy] = Learned

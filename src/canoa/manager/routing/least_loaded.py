@@ -1,0 +1,50 @@
+"""Where the fewest attempts are out, by this manager's count; among equals, where the node says that it does least."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from canoa.manager.routing.drawing import drawn
+from canoa.manager.routing.port import Chosen, Rated, Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.manager.routing.port import Asked, Candidate, Seen
+    from canoa.manager.routing.traffic import Traffic
+    from canoa.vocabulary import NodeId
+
+LOOKED_AT: Final = 16
+"""Drawn at random where there are more. More finds a freer node, and takes longer."""
+
+
+class LeastLoaded:
+    def __init__(self, traffic: Traffic, *, seed: int | None = None) -> None:
+        self._traffic = traffic
+        self._random = Random(seed)
+
+    def choose(self, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
+        looked_at = drawn(candidates, avoid, at_most=LOOKED_AT, random=self._random)
+        if not looked_at:
+            return None
+        rand = self._random.random
+        out, load, _, best = min(
+            ((round(self._out(each, asked)), each.load or 0.0, rand(), each) for each in looked_at),
+            key=lambda rated: rated[:3],
+        )
+        says = "" if not load else f", and says {load:.0%} load"
+        return Chosen(best, f"least loaded of {len(looked_at)}: {out} out{says}")
+
+    def learn(self, seen: Seen) -> None:
+        """Nothing: what is out is counted for all strategies."""
+
+    def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
+        rated = [Rated(each, out := self._out(each, asked), f"{out:.0f} out") for each in candidates]
+        return sorted(rated, key=lambda each: (each.score, each.candidate.load or 0.0))
+
+    def _out(self, candidate: Candidate, asked: Asked) -> float:
+        return self._traffic.out(candidate.node_id, asked.now_ms)
+
+
+_port: type[Strategy] = LeastLoaded

@@ -1,0 +1,59 @@
+"""Every way to choose a node, by its name; and what they share: what is out where, and how long answers take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canoa.manager.routing.learned import Learned
+from canoa.manager.routing.least_loaded import LeastLoaded
+from canoa.manager.routing.port import Candidate, Seen
+from canoa.manager.routing.power_of_two import PowerOfTwo
+from canoa.manager.routing.round_robin import RoundRobin
+from canoa.manager.routing.traffic import Traffic
+from canoa.vocabulary import Routing
+
+if TYPE_CHECKING:
+    from canoa.manager.routing.port import Chosen, Strategy
+    from canoa.store.routed_port import Moved, NodeRow
+    from canoa.vocabulary import NodeId
+
+
+class Strategies:
+    """`default`: for actions that ask for none. `start`, `seed`: where round robin begins, and chance."""
+
+    def __init__(self, default: Routing = Routing.ROUND_ROBIN, *, start: int = 0, seed: int | None = None) -> None:
+        self.traffic = Traffic()
+        self._default = default
+        self._learned = Learned(self.traffic, seed=seed)
+        self._by_name: dict[Routing, Strategy] = {
+            Routing.ROUND_ROBIN: RoundRobin(start),
+            Routing.LEAST_LOADED: LeastLoaded(self.traffic, seed=seed),
+            Routing.POWER_OF_TWO: PowerOfTwo(self.traffic, seed=seed),
+            Routing.LEARNED: self._learned,
+        }
+
+    def of(self, wanted: Routing | None) -> Strategy:
+        return self._by_name[wanted or self._default]
+
+    def name(self, wanted: Routing | None) -> Routing:
+        return wanted or self._default
+
+    def sent(self, wanted: Routing | None, chosen: Chosen, now_ms: int) -> None:
+        """Counted where it matters: round robin does not look."""
+        if self.name(wanted) is not Routing.ROUND_ROBIN:
+            self.traffic.sent(chosen.candidate.node_id, now_ms)
+
+    def ended(self, wanted: Routing | None, row: NodeRow, moved: Moved, *, is_ok: bool, now_ms: int) -> None:
+        """An attempt at that node."""
+        if self.name(wanted) is Routing.ROUND_ROBIN or moved.action is None:
+            return
+        self.traffic.ended(moved.action, row.node_id, took_ms=moved.took_ms, is_ok=is_ok, now_ms=now_ms)
+        candidate = Candidate(node_id=row.node_id, layer=row.layer, site=row.site)
+        self.of(wanted).learn(
+            Seen(moved.action, candidate, now_ms, took_ms=moved.took_ms, is_ok=is_ok, context=moved.context)
+        )
+
+    def forget(self, node_id: NodeId) -> None:
+        """Nobody knows it any more."""
+        self.traffic.forget(node_id)
+        self._learned.forget(node_id)

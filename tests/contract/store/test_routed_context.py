@@ -1,0 +1,63 @@
+"""What a choice was made on comes back with the attempt's end, to whichever manager hears of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.contract.store.routed_words import CHAIN, Nodes, answer, begin, lost, move
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from canoa.execution.step_moves import Choice
+    from canoa.store.routed_port import FullStore
+    from canoa.vocabulary import ActionName
+
+
+class Learning(Nodes):
+    """Gives every choice a context of its own, and remembers how large it was told that inputs are."""
+
+    def __init__(self) -> None:
+        super().__init__("gw-7", "gw-8")
+        self.sizes: list[int] = []
+
+    def choose(self, action: ActionName, **asked: Any) -> Choice | None:
+        choice = super().choose(action, **asked)
+        self.sizes.append(asked["size_bytes"])
+        if choice is not None:
+            choice = type(choice)(
+                node_id=choice.node_id,
+                why=choice.why,
+                timeout_s=choice.timeout_s,
+                retries=choice.retries,
+                context=(float(len(self.sizes)), 0.5),
+            )
+        return choice
+
+
+async def test_the_end_of_an_attempt_says_what_its_node_was_chosen_on_and_how_long_it_took(store: FullStore) -> None:
+    await move(store, begin("a", CHAIN), route=Learning())
+    ended = await move(store, answer("a.0.1.1", "x"))
+
+    assert ended.context == (1.0, 0.5)
+    assert ended.took_ms == 100
+
+
+async def test_an_attempt_that_was_lost_has_a_context_and_no_time(store: FullStore) -> None:
+    route = Learning()
+    await move(store, begin("a", CHAIN), route=route)
+    gone = await move(store, lost("a.0.1.1"), route=route)
+    ended = await move(store, answer("a.0.1.2", "x"))
+
+    assert (gone.context, gone.took_ms) == ((1.0, 0.5), None)
+    assert (ended.context, ended.took_ms) == ((2.0, 0.5), 50)
+
+
+async def test_a_choice_knows_how_large_the_input_is(store: FullStore) -> None:
+    route = Learning()
+    await move(store, begin("a", CHAIN), route=route)
+    await move(store, answer("a.0.1.1", "x" * 1000), route=route)
+
+    first, second = route.sizes
+    assert 0 < first < 100
+    assert second == 1002  # with its quotes
