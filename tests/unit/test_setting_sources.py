@@ -13,7 +13,7 @@ from rich.pretty import pretty_repr
 from canoa import Canoa
 from canoa.errors import SettingError
 from canoa.settings import Settings, read, survey
-from canoa.vocabulary import Layer
+from canoa.vocabulary import Layer, Routing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +74,8 @@ def _another(value: Any) -> Any:
             return not value
         case Layer():
             return Layer.EDGE
+        case Routing():
+            return Routing.LEARNED
         case str():
             return "none" if ":" in value and "/" not in value else "other"  # a compression rule, or any text
     return value + 1
