@@ -87,6 +87,20 @@ def test_every_node_is_shown_with_what_it_offers(managed: Shell) -> None:
     assert "'nobody'" in missing.stderr
 
 
+def test_one_is_told_where_a_call_would_go_and_why(managed: Shell) -> None:
+    [node] = nodes(managed)
+    run = managed.canoa("explain", "continuum.fetch")
+    found = json.loads(managed.canoa("explain", "continuum.fetch", "--size", "1000", "--json").stdout)
+    unknown = managed.canoa("explain", "continuum.nothing")
+
+    assert run.stderr == f"continuum.fetch would go to {node['id']}, by round robin over 1 node.\n"
+    assert "its turn is next" in run.stdout
+    assert (found["node_id"], found["routing"]) == (node["id"], "round_robin")
+    assert [each["ruled_out"] for each in found["considered"]] == [""]
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "continuum.nothing" in unknown.stderr
+
+
 def test_a_plan_file_is_submitted_and_watched_line_by_line_where_there_is_no_terminal(
     managed: Shell, tmp_path: Path
 ) -> None:

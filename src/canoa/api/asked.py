@@ -16,12 +16,20 @@ from starlette.requests import Request
 
 from canoa.action import MAX_S
 from canoa.api.errors import TooSlow, WrongContentType
-from canoa.errors import PayloadTooLarge, SettingError, UnknownNode, UnknownPlan, UnknownTask, WrongUse
+from canoa.errors import (
+    PayloadTooLarge,
+    SettingError,
+    UnknownAction,
+    UnknownNode,
+    UnknownPlan,
+    UnknownTask,
+    WrongUse,
+)
 from canoa.execution.outcome import Outcome
 from canoa.recorder import views
 from canoa.recorder.routed_views import RoutedRequest
 from canoa.store.port import State
-from canoa.urn import ACTION_PREFIX, MAX_NAME_CHARS, TASK_PREFIX, task_name
+from canoa.urn import ACTION_PREFIX, MAX_NAME_CHARS, TASK_PREFIX, action_name, task_name
 from canoa.wire.codec import Codec, TypeMismatch
 
 T = TypeVar("T")
@@ -172,6 +180,10 @@ class DeadQuery(_PageQuery, frozen=True, kw_only=True):
     pass
 
 
+class ExplainQuery(_Asked, frozen=True, kw_only=True):
+    size_bytes: Annotated[int, Meta(ge=0, le=2**40, description="Of the input that it would get.")] = 0
+
+
 class EventsQuery(_Asked, frozen=True, kw_only=True):
     task: TaskIdText | UnsetType = UNSET
     action: ActionText | UnsetType = UNSET
@@ -197,6 +209,14 @@ def plan_name(request: Request) -> str:
         return task_name(text)
     except WrongUse:
         raise UnknownPlan(text) from None
+
+
+def action(request: Request) -> str:
+    text: str = request.path_params["action"]
+    try:
+        return action_name(text)
+    except WrongUse:
+        raise UnknownAction(text) from None
 
 
 def node_id(request: Request) -> str:

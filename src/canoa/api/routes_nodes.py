@@ -10,12 +10,13 @@ from starlette.responses import Response
 
 from canoa.api import asked
 from canoa.api.answers import answer
-from canoa.api.documents import PREFIX, in_path
+from canoa.api.documents import PREFIX, asks, in_path
 from canoa.api.errors import documented
 from canoa.recorder.routed_desk import RoutedDesk
-from canoa.recorder.routed_views import CatalogueEntry, NodeView
+from canoa.recorder.routed_views import CatalogueEntry, ExplainView, NodeView
 
 _NODE_ID: Final = in_path("node_id", "The id under which it registered.", "gw-7")
+_ACTION: Final = in_path("action", "An action's name, `<app>.<action>`, or its URN.", "shop.resize")
 
 
 def add_routes(api: FastAPI, routed: RoutedDesk) -> None:
@@ -56,3 +57,18 @@ def add_routes(api: FastAPI, routed: RoutedDesk) -> None:
     async def catalogue(_: Request) -> Response:
         """What an app offers to the pool is at `/api/v1/actions`."""
         return answer(await routed.catalogue())
+
+    @api.get(
+        f"{PREFIX}/catalogue/{{action}}/explanation",
+        tags=["nodes"],
+        operation_id="explain",
+        summary="Where a call of an action would go now, and why",
+        response_model=ExplainView,
+        response_description="Every node that offers it: what speaks for it, or what rules it out",
+        responses=documented(404, 422),
+        openapi_extra={"parameters": [_ACTION, *asks(asked.ExplainQuery)["parameters"]]},
+    )
+    async def explain(request: Request) -> Response:
+        """As the manager sees it that answers. Nothing is sent."""
+        wanted = asked.query(request, asked.ExplainQuery)
+        return answer(await routed.explain(asked.action(request), size_bytes=wanted.size_bytes))

@@ -11,6 +11,7 @@ from canoa.cli.call import call
 from canoa.cli.config import config_app
 from canoa.cli.dead import dead_app
 from canoa.cli.doctor import doctor
+from canoa.cli.explain import explain
 from canoa.cli.init import init
 from canoa.cli.manager import manager
 from canoa.cli.map import map_
@@ -71,6 +72,7 @@ app.add_typer(task_app, name="task", rich_help_panel=TASKS)
 app.add_typer(plans_app, name="plans", rich_help_panel=TASKS)
 app.add_typer(dead_app, name="dead", rich_help_panel=TASKS)
 app.command(rich_help_panel=PROJECT)(nodes)
+app.command(rich_help_panel=PROJECT)(explain)
 app.command(rich_help_panel=PROJECT)(doctor)
 app.add_typer(actions_app, name="actions", rich_help_panel=PROJECT)
 app.add_typer(site_app, name="site", rich_help_panel=PROJECT)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from canoa.broker.port import Depth
-    from canoa.recorder.routed_views import NodeView, OutputView, PlanView, Registered, StoryView
+    from canoa.recorder.routed_views import ExplainView, NodeView, OutputView, PlanView, Registered, StoryView
     from canoa.recorder.views import (
         ActionView,
         LetterPage,
@@ -72,6 +72,9 @@ class RoutedDoor(Protocol):
     def nodes(self) -> list[NodeView]: ...
 
     def node(self, node_id: str) -> NodeView: ...
+
+    def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
+        """Where an attempt with so large an input would go now, and why."""
 
 
 class Door(RoutedDoor, Protocol):

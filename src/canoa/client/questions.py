@@ -9,7 +9,7 @@ import msgspec
 
 from canoa.app import Canoa
 from canoa.client.asking import MAX_WAIT_S, SYSTEM, ask
-from canoa.recorder.routed_views import NodeView, OutputView, PlanView, Registered, StoryView
+from canoa.recorder.routed_views import ExplainView, NodeView, OutputView, PlanView, Registered, StoryView
 from canoa.recorder.views import (
     ActionView,
     LetterPage,
@@ -133,6 +133,9 @@ class Questions:
 
     def node(self, node_id: str) -> NodeView:
         return self._ask_managers("node", NodeView, node_id=node_id)
+
+    def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
+        return self._ask_managers("explain", ExplainView, action=action, size_bytes=size_bytes)
 
     def _ask_managers(self, name: str, type_: type[T], /, **arguments: Any) -> T:
         body = msgspec.json.encode(arguments)

@@ -13,7 +13,7 @@ import msgspec
 from canoa.broker.port import Depth
 from canoa.client.http_link import HttpLink
 from canoa.errors import CanoaError
-from canoa.recorder.routed_views import NodeView, OutputView, PlanView, Registered, StoryView
+from canoa.recorder.routed_views import ExplainView, NodeView, OutputView, PlanView, Registered, StoryView
 from canoa.recorder.views import (
     ActionView,
     Event,
@@ -105,6 +105,10 @@ class Remote:
 
     def node(self, node_id: str) -> NodeView:
         return _read(self._link.get(f"/nodes/{_part(node_id)}"), NodeView)
+
+    def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
+        asked = {"size_bytes": str(size_bytes)}
+        return _read(self._link.get(f"/catalogue/{_part(action)}/explanation", asked), ExplainView)
 
     # --- Many -----------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from canoa.broker import topology
 from canoa.errors import CanoaError
 from canoa.execution.step_moves import StepEnd
 from canoa.manager.catalogue import Catalogue
+from canoa.manager.explaining import explained
 from canoa.manager.following import Follower
 from canoa.manager.health import HealthNotes
 from canoa.manager.heartbeat import Heart
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 
     from canoa.broker.port import Broker, Consumer
     from canoa.clock import Clock
+    from canoa.execution.explaining import Explained
     from canoa.manager.probing import Lose
     from canoa.store.routed_port import FullStore, Move, Moved
+    from canoa.vocabulary import ActionName
 
 
 class Nodes:
@@ -48,14 +51,14 @@ class Nodes:
     ) -> None:
         settings = settings or NodeSettings()
         self._broker = broker
-        strategies = Strategies(settings.routing, start=random.randrange(1_000_000))
-        self.catalogue = Catalogue(settings, clock, on_forgotten=strategies.forget)
+        self._strategies = Strategies(settings.routing, start=random.randrange(1_000_000))
+        self.catalogue = Catalogue(settings, clock, on_forgotten=self._strategies.forget)
         self.watching = Watching(self.catalogue.clock)
         self.follower = Follower(broker, store, self.catalogue, manager_id=manager_id, watching=self.watching)
         self.health = HealthNotes(self.catalogue, self.follower)
         self.router = Router(
             self.catalogue,
-            strategies,
+            self._strategies,
             settings=settings.breaker,
             watching=self.watching,
             note=self.health.post_from_any_thread,
@@ -91,6 +94,10 @@ class Nodes:
             if node_id is not None:
                 self.watching.answered(node_id)
         self.health.on_moved(written)
+
+    def explain(self, action: ActionName, *, size_bytes: int = 0) -> Explained:
+        """Where an attempt would go now, and why. Raises `UnknownAction`."""
+        return explained(self.catalogue, self._strategies, action, size_bytes=size_bytes)
 
     def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
         """By name; whoever runs them ends when one of them raises, and cancels them before `aclose`."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from canoa.broker.events import Events
     from canoa.broker.port import Broker, Consumer, Message
+    from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
     from canoa.execution.step_moves import Verdict
     from canoa.store.port import Accepted
@@ -179,6 +180,10 @@ class Manager:
     async def rerun(self, task_id: TaskId) -> Verdict:
         """Run the steps again that did not succeed; `LATE` for a task that has not ended, or ended well."""
         return await self._dispatch.rerun(task_id)
+
+    def explain(self, action: ActionName, *, size_bytes: int = 0) -> Explained:
+        """Where an attempt would go now, and why. Raises `UnknownAction`."""
+        return self.nodes.explain(action, size_bytes=size_bytes)
 
     # --- Inside ---------------------------------------------------------------------------------------------
 

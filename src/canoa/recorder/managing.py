@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from canoa.broker.port import Message
+    from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
     from canoa.execution.step_moves import Verdict
     from canoa.store.port import Accepted
     from canoa.store.routed_port import RoutedStore
-    from canoa.vocabulary import TaskId
+    from canoa.vocabulary import ActionName, TaskId
 
 
 class Managing(Protocol):
@@ -45,3 +46,6 @@ class Managing(Protocol):
 
     async def rerun(self, task_id: TaskId) -> Verdict:
         """Run the steps again that did not succeed; `LATE` for a task that has not ended, or ended well."""
+
+    def explain(self, action: ActionName, *, size_bytes: int = 0) -> Explained:
+        """Where an attempt with so large an input would go now, and why. Raises `UnknownAction`."""

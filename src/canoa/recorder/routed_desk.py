@@ -15,6 +15,7 @@ from canoa.execution.step_moves import Verdict
 from canoa.recorder import routed_showing as showing
 from canoa.recorder.routed_views import (
     CatalogueEntry,
+    ExplainView,
     NodeView,
     OutputView,
     PlanView,
@@ -163,6 +164,10 @@ class RoutedDesk:
 
     async def catalogue(self) -> list[CatalogueEntry]:
         return showing.catalogue(await self._manager().store.nodes(), await self.nodes())
+
+    async def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
+        """Where an attempt would go now, and why."""
+        return showing.explanation(self._manager().explain(action_name(action), size_bytes=size_bytes))
 
     def _manager(self) -> Managing:
         if self.managing is None:

@@ -8,7 +8,16 @@ from canoa.clock import as_time, as_time_or_none
 from canoa.execution.health import Health, health
 from canoa.execution.plan_writing import document
 from canoa.recorder import showing
-from canoa.recorder.routed_views import AttemptView, CatalogueEntry, NodeView, PlanView, StepView, StoryView
+from canoa.recorder.routed_views import (
+    AttemptView,
+    CatalogueEntry,
+    ConsideredView,
+    ExplainView,
+    NodeView,
+    PlanView,
+    StepView,
+    StoryView,
+)
 from canoa.store.routed_port import AMQP
 from canoa.urn import action_urn, task_urn
 from canoa.wire.sapparchi import ActionLimits
@@ -16,6 +25,7 @@ from canoa.wire.sapparchi import ActionLimits
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
     from canoa.execution.plan import Plan
     from canoa.execution.step_moves import AttemptRow
@@ -161,3 +171,23 @@ def _entry(name: ActionName, offering: Sequence[NodeRow], able: Mapping[str, Nod
 
 def _is_up(node: NodeView, action: str) -> bool:
     return node.action_health.get(action) != Health.DOWN
+
+
+def explanation(known: Explained) -> ExplainView:
+    able = [each for each in known.considered if not each.ruled_out]
+    return ExplainView(
+        action=known.action,
+        routing=known.routing.value,
+        node_id=able[0].node_id if able else None,
+        considered=[
+            ConsideredView(
+                node_id=each.node_id,
+                layer=each.layer.value,
+                site=each.site,
+                score=each.score,
+                why=each.why,
+                ruled_out=each.ruled_out,
+            )
+            for each in known.considered
+        ],
+    )

@@ -131,3 +131,27 @@ class CatalogueEntry:
     layers: list[str]
     timeout_ms: int | None
     retry: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsideredView:
+    """A node that offers the action. `score`: lower is better, in the strategy's own measure (turns, attempts that are
+    out, or milliseconds); null, and `ruled_out` says why, where it cannot be chosen now."""
+
+    node_id: str
+    layer: str
+    site: str
+    score: float | None
+    why: str
+    ruled_out: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainView:
+    """Where an attempt would go now. `node_id`: the likeliest; null: nowhere. `considered`: the best first, then those
+    that are ruled out. As the manager sees it that answers; others may have sent other attempts."""
+
+    action: str
+    routing: str
+    node_id: str | None
+    considered: list[ConsideredView]

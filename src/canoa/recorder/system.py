@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canoa.client.asking import MAX_WAIT_S, RUN_WITHIN_S, SYSTEM
 from canoa.recorder.routed_views import (
     CatalogueEntry,
+    ExplainView,
     NodeView,
     OutputView,
     PlanView,
@@ -163,6 +164,10 @@ def _offer_routed(system: Canoa, desk: Desk) -> None:
     @system.action()
     async def node(node_id: str) -> NodeView:
         return await routed.node(node_id)
+
+    @system.action()
+    async def explain(action: str, size_bytes: int = 0) -> ExplainView:
+        return await routed.explain(action, size_bytes=size_bytes)
 
     @system.action()
     async def catalogue() -> list[CatalogueEntry]:

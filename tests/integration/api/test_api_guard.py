@@ -34,6 +34,7 @@ GUARDED = [
     ("GET", "/api/v1/nodes"),
     ("GET", "/api/v1/nodes/{node_id}"),
     ("GET", "/api/v1/catalogue"),
+    ("GET", "/api/v1/catalogue/{action}/explanation"),
     ("GET", "/api/v1/dead"),
     ("GET", "/api/v1/dead/x"),
     ("POST", "/api/v1/dead/redrive"),

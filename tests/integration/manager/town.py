@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from canoa.broker.port import Broker, Consumer, Delivery, Message
     from canoa.manager.node_settings import NodeSettings
-    from canoa.manager.routing.port import Strategy
     from canoa.store.routed_port import FullStore, Moved, NodeRow
     from canoa.vocabulary import NodeId
 
@@ -61,12 +60,12 @@ class Town:
 
     # --- Managers ---------------------------------------------------------------------------------------
 
-    async def start_manager(self, settings: NodeSettings | None = None, strategy: Strategy | None = None) -> Nodes:
+    async def start_manager(self, settings: NodeSettings | None = None) -> Nodes:
         broker = self._new_broker()
         self._brokers.append(broker)
         await broker.open()
         name = f"manager-{len(self._brokers)}"
-        manager = Nodes(broker, self.store, manager_id=name, lose=self._lose, settings=settings, strategy=strategy)
+        manager = Nodes(broker, self.store, manager_id=name, lose=self._lose, settings=settings)
         await manager.open()
         self._loops[id(manager)] = [asyncio.create_task(work, name=name) for name, work in manager.loops().items()]
         self.managers.append(manager)

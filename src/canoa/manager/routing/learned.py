@@ -149,7 +149,7 @@ class Learned:
             Rated(each, exp(belief.mean), f"{_in_ms(belief)} believed, {belief.out:.0f} out")
             for each, belief in zip(candidates, beliefs, strict=True)
         ]
-        return sorted(rated, key=lambda each: each.score or 0.0)
+        return sorted(rated, key=lambda each: each.score)
 
     def forget(self, node_id: NodeId) -> None:
         with self._lock:

@@ -54,7 +54,7 @@ class Rated(NamedTuple):
     """What a strategy thinks of a candidate, for people."""
 
     candidate: Candidate
-    score: float | None  # lower is better; None: it does not compare
+    score: float  # lower is better
     why: str
 
 

@@ -39,7 +39,7 @@ class PowerOfTwo:
 
     def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
         rated = [Rated(each, cost := self._cost_ms(each, asked), f"{cost:.0f} ms") for each in candidates]
-        return sorted(rated, key=lambda each: each.score or 0.0)
+        return sorted(rated, key=lambda each: each.score)
 
     def _cost_ms(self, candidate: Candidate, asked: Asked) -> float:
         """Nothing is known of a new one: it is tried until something is."""

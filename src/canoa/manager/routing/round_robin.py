@@ -21,6 +21,7 @@ class RoundRobin:
     def __init__(self, start: int = 0) -> None:
         self._start = start
         self._turns: dict[ActionName, count[int]] = {}
+        self._next: dict[ActionName, int] = {}  # for people: whoever chooses takes turns
 
     def choose(self, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
         turns = self._turns.get(asked.action)
@@ -28,8 +29,10 @@ class RoundRobin:
             turns = self._turns.setdefault(asked.action, count(self._start))
         length = len(candidates)
         for _ in range(min(length, len(avoid) + 1)):  # each of `avoid` costs at most one turn
-            candidate = candidates[next(turns) % length]  # `next` is one step for all threads
+            turn = next(turns)  # one step for all threads
+            candidate = candidates[turn % length]
             if candidate.node_id not in avoid:
+                self._next[asked.action] = turn + 1
                 return Chosen(candidate, _why(length))
         return _first_other(candidates, avoid)
 
@@ -37,13 +40,20 @@ class RoundRobin:
         """Nothing: its turn comes, however it went."""
 
     def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
-        return [Rated(each, None, "its turn comes") for each in candidates]
+        """By whose turn comes first."""
+        turn, length = self._next.get(asked.action, self._start), len(candidates)
+        in_turn = [candidates[(turn + after) % length] for after in range(length)]
+        return [Rated(each, float(after), _turn_why(after)) for after, each in enumerate(in_turn)]
 
 
 def _first_other(candidates: Sequence[Candidate], avoid: frozenset[NodeId]) -> Chosen | None:
     """Other threads took turns in between, and all of ours met `avoid`."""
     found = next((each for each in candidates if each.node_id not in avoid), None)
     return None if found is None else Chosen(found, _why(len(candidates)))
+
+
+def _turn_why(after: int) -> str:
+    return "its turn is next" if after == 0 else f"its turn comes after {after} other{'s' if after > 1 else ''}"
 
 
 @cache

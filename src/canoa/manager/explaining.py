@@ -1,0 +1,65 @@
+"""Says where an attempt would go now, without sending one: what `canoa explain` shows. On the event loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from canoa.errors import UnknownAction
+from canoa.execution import health
+from canoa.execution.explaining import Considered, Explained
+from canoa.execution.health import Health
+from canoa.manager.catalogue import Presence, offered
+from canoa.manager.pools import WHOLE_NODE, Pool
+from canoa.manager.routing.port import Asked
+
+if TYPE_CHECKING:
+    from canoa.manager.catalogue import Catalogue
+    from canoa.manager.pools import Doubtful
+    from canoa.manager.routing.strategies import Strategies
+    from canoa.store.routed_port import NodeRow
+    from canoa.vocabulary import ActionName
+
+_AWAY: Final = {
+    Presence.SILENT: "silent: no sign of life for too long",
+    Presence.UNREACHABLE: "unreachable: it has an endpoint and no queue",
+    Presence.LEFT: "it left",
+}
+
+
+def explained(catalogue: Catalogue, strategies: Strategies, action: ActionName, *, size_bytes: int = 0) -> Explained:
+    """Raises `UnknownAction` where nobody ever offered it."""
+    if action not in catalogue.known_actions:
+        raise UnknownAction(action)
+    now_ms = catalogue.now_ms()
+    pool = catalogue.pools.by_action.get(action, Pool())
+    rated = strategies.of(pool.routing).rate(Asked(action, now_ms, size_bytes), pool.clear)
+    able = [Considered(c.node_id, c.layer, c.site, score, why) for c, score, why in rated]
+    doubtful = [_doubtful(catalogue, each, now_ms) for each in pool.doubtful]
+    seen = {each.node_id for each in (*able, *doubtful)}
+    away = [_away(catalogue, row, now_ms) for row in _offering(catalogue, action) if row.node_id not in seen]
+    return Explained(action, strategies.name(pool.routing), (*able, *doubtful, *away))
+
+
+def _doubtful(catalogue: Catalogue, doubtful: Doubtful, now_ms: int) -> Considered:
+    candidate, settings = doubtful.candidate, catalogue.settings.breaker
+    circuit = max(doubtful.open_circuits, key=lambda row: row.down_until_ms)
+    of = "the node" if circuit.action == WHOLE_NODE else "the action there"
+    if health.health(circuit, now_ms, settings) is Health.DOWN:
+        left_s = (circuit.down_until_ms - now_ms) / 1000
+        why = f"{of} is DOWN after {circuit.failures} failures, for {left_s:.0f} s more"
+    elif health.may_send(circuit, now_ms, settings):
+        why = f"{of} is RECOVERING: it gets one attempt as a trial next"
+    else:
+        why = f"{of} is RECOVERING: a trial is out"
+    return Considered(candidate.node_id, candidate.layer, candidate.site, ruled_out=why)
+
+
+def _away(catalogue: Catalogue, row: NodeRow, now_ms: int) -> Considered:
+    state = catalogue.state(row, now_ms)
+    why = next((why for presence, why in _AWAY.items() if presence == state), "not in routing yet")
+    return Considered(row.node_id, row.layer, row.site, ruled_out=why)
+
+
+def _offering(catalogue: Catalogue, action: ActionName) -> list[NodeRow]:
+    rows = (row for row in catalogue.rows.values() if action in offered(row) or action in row.actions)
+    return sorted(rows, key=lambda row: row.node_id)

@@ -1,0 +1,92 @@
+"""Where a call would go now, and why: every node that offers the action, and what rules it out."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.manager.test_routing_by_action import LEARNED, Site
+from tests.unit.manager.words import PRICE, RESIZE, circuit, node
+
+from canoa.errors import UnknownAction
+from canoa.manager.explaining import explained
+from canoa.store.routed_port import HTTP
+from canoa.vocabulary import NodeId, Routing
+from canoa.wire.sapparchi import ActionLimits
+
+DOWN_MS = 60_000
+
+
+def told(site: Site) -> list[tuple[str, str]]:
+    """Every node with what is said about it, in order."""
+    found = explained(site.catalogue, site.strategies, RESIZE)
+    return [(each.node_id, each.ruled_out or each.why) for each in found.considered]
+
+
+def test_whose_turn_is_next_is_said_and_not_taken() -> None:
+    site = Site(node("a"), node("b"), node("c"))
+    site.choose()
+
+    for _ in range(2):
+        assert told(site) == [
+            ("b", "its turn is next"),
+            ("c", "its turn comes after 1 other"),
+            ("a", "its turn comes after 2 others"),
+        ]
+    assert site.choose().node_id == "b"
+
+
+def test_what_rules_a_node_out_is_said() -> None:
+    site = Site(
+        node("down"),
+        node("fit"),
+        node("ill"),
+        node("mute"),
+        node("left", version=2, limits={RESIZE: ActionLimits()}),
+        node("web", protocol=HTTP),
+    )
+    site.catalogue.take([replace(site.catalogue.rows[NodeId("left")], actions=(), version=3)])
+    site.clock.advance(160)
+    for name in ("down", "fit", "ill"):
+        site.catalogue.heard(NodeId(name))
+    site.catalogue.look_for_silence()
+    until_ms = site.catalogue.now_ms() + DOWN_MS
+    site.catalogue.take_breakers(
+        [circuit("down", down_until_ms=until_ms), circuit("ill", action=RESIZE, down_until_ms=1)]
+    )
+
+    assert told(site) == [
+        ("fit", "its turn is next"),
+        ("ill", "the action there is RECOVERING: it gets one attempt as a trial next"),
+        ("down", "the node is DOWN after 3 failures, for 60 s more"),
+        ("left", "it left"),
+        ("mute", "silent: no sign of life for too long"),
+        ("web", "unreachable: it has an endpoint and no queue"),
+    ]
+
+
+def test_a_trial_that_is_out_is_said() -> None:
+    site = Site(node("a"))
+    now_ms = site.catalogue.now_ms()
+    site.catalogue.take_breakers([circuit("a", down_until_ms=1, trial_ms=now_ms)])
+
+    assert told(site) == [("a", "the node is RECOVERING: a trial is out")]
+
+
+def test_what_was_learnt_is_said_in_milliseconds() -> None:
+    site = Site(*(node(name, limits={RESIZE: LEARNED}) for name in "ab"))
+    site.run(200, {"a": 80, "b": 10})
+
+    found = explained(site.catalogue, site.strategies, RESIZE)
+
+    assert found.routing is Routing.LEARNED
+    best, other = found.considered
+    assert (best.node_id, other.node_id) == ("b", "a")
+    assert best.score == pytest.approx(10, rel=0.3)
+    assert best.why.endswith("ms believed, 0 out")
+
+
+def test_an_action_that_nobody_ever_offered_is_unknown() -> None:
+    site = Site(node("a"))
+
+    with pytest.raises(UnknownAction):
+        explained(site.catalogue, site.strategies, PRICE)
