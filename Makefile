@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help up test check lint quick bench-pool bench-keep bench-manager torture-pool torture-keep torture-manager format lock clean rabbitmq postgresql
+.PHONY: help up test check lint quick bench-pool bench-keep bench-manager bench-routing torture-pool torture-keep torture-manager format lock clean rabbitmq postgresql
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -44,6 +44,9 @@ bench-keep: .venv-bench/canoa rabbitmq postgresql ## Measure kept results beside
 bench-manager: .venv-bench/canoa rabbitmq postgresql ## Measure managers beside Celery, into build/bench/manager.json
 	@.ci/apt-install redis-server=redis-server
 	@$(BENCH)/python -m benchmarks.manager
+
+bench-routing: .venv-bench/canoa rabbitmq ## Measure the ways to choose nodes beside each other, into build/bench/routing.json
+	@$(BENCH)/python -m benchmarks.routing
 
 torture-pool: .venv/ready rabbitmq ## Kill workers a thousand times in twenty minutes and miss no result
 	@$(BIN)/python -m tests.torture.pool --minutes 20 --kills 1000

@@ -25,6 +25,12 @@ STAMPS = "BENCH_STAMPS"
 STEP = "BENCH_STEP"
 """How many actions lie between two time stamps."""
 
+PACE = "BENCH_PACE"
+"""Seconds that an attempt takes at this node."""
+
+SLOW = "BENCH_SLOW"
+"""A file: once it is there, nodes of the pace that it names are slow."""
+
 
 def broker_url() -> str:
     return os.environ[BROKER]

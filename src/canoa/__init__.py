@@ -36,7 +36,9 @@ from canoa.errors import (
     UnknownTask,
     WrongUse,
 )
+from canoa.execution.placement import Placement
 from canoa.execution.policy import Backoff, Concurrency, Rate
+from canoa.vocabulary import Layer
 
 __all__ = [
     "Action",
@@ -58,8 +60,10 @@ __all__ = [
     "DeliveryUnknown",
     "DoNotRetry",
     "Handle",
+    "Layer",
     "NobodyKeeps",
     "PayloadTooLarge",
+    "Placement",
     "PlanRefused",
     "QueueMissing",
     "Rate",

@@ -13,6 +13,7 @@ import msgspec
 from canoa import settings as settings_module
 from canoa.action import Action
 from canoa.errors import ActionDefinitionError, PlanRefused, UnknownAction, WrongUse
+from canoa.execution.placement import Placement, parse_labels
 from canoa.execution.policy import Backoff, Concurrency, Policy, Rate
 from canoa.urn import action_name, checked_part
 from canoa.vocabulary import ActionName, Routing, TaskId
@@ -117,6 +118,7 @@ class Canoa:
         priorities: int | None = ...,
         quorum: bool = ...,
         routing: Routing | str | None = ...,
+        placement: Placement | None = ...,
     ) -> _Decorator: ...
     def action(
         self,
@@ -134,6 +136,7 @@ class Canoa:
         priorities: int | None = None,
         quorum: bool = False,
         routing: Routing | str | None = None,
+        placement: Placement | None = None,
     ) -> Any:
         """Make a function an action: `@app.action`, or `@app.action(timeout=5, retry=3)`.
 
@@ -144,6 +147,7 @@ class Canoa:
         own. `priorities`: how many levels above 0 its queue keeps apart (1 to 10; they halve its speed). `quorum`: keep
         its queue on a quorum of a cluster's nodes. Those two are fixed once the queue exists. `routing`: how a manager
         chooses among nodes: "round_robin", "least_loaded", "power_of_two" or "learned"; None: as the manager is set.
+        `placement`: among which: their layers in order, labels, when to spill over.
         """
         if priorities is not None and (quorum or not 1 <= priorities <= 10):
             raise ActionDefinitionError(f"priorities={priorities}: use 1 to 10, and not together with quorum=True")
@@ -155,6 +159,7 @@ class Canoa:
             rate=Rate(rate) if isinstance(rate, str) else rate,
             concurrency=Concurrency(concurrency) if isinstance(concurrency, str) else concurrency,
             routing=None if routing is None else _routing(routing),
+            placement=placement,
         )
 
         def define(function: Callable[..., Any]) -> Action[..., Any, Any]:
@@ -334,6 +339,7 @@ class Canoa:
             drain_s=drain_s,
             layer=ours.layer,
             site=ours.site,
+            labels=parse_labels(ours.labels.split(",")) if ours.labels else {},
             join=ours.join,
             manager_url=ours.manager_url,
         )

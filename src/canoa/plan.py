@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from canoa.action import ResultMode
     from canoa.app import Canoa
     from canoa.client.handle import Handle
+    from canoa.execution.placement import Placement
     from canoa.wire.codec import Codec
 
 R = TypeVar("R")
@@ -91,6 +92,7 @@ class Plan:
         after: StepRef[Any] | Sequence[StepRef[Any]] = ...,
         timeout: float | None = ...,
         retry: int | None = ...,
+        placement: Placement | None = ...,
         **kwargs: Any,
     ) -> StepRef[R]: ...
     @overload
@@ -103,6 +105,7 @@ class Plan:
         after: StepRef[Any] | Sequence[StepRef[Any]] = ...,
         timeout: float | None = ...,
         retry: int | None = ...,
+        placement: Placement | None = ...,
         **kwargs: Any,
     ) -> StepRef[Any]: ...
     def step(
@@ -114,20 +117,28 @@ class Plan:
         after: StepRef[Any] | Sequence[StepRef[Any]] = (),
         timeout: float | None = None,
         retry: int | None = None,
+        placement: Placement | None = None,
         **kwargs: Any,
     ) -> StepRef[Any]:
         """Add a step that runs the action with these arguments: plain values, `plan.input[…]`, or what other steps
         give. Raises `ArgumentsRefused` where they do not fit.
 
         `name`: the action's, unless given. `after`: steps to wait for whose results it does not take. `timeout`,
-        `retry`: of an attempt, as the node says unless given. An action of other nodes is named by a text; it takes
+        `retry`: of an attempt, as the node says unless given. `placement`: where it may run, instead of what the action
+        says. An action of other nodes is named by a text; it takes
         keywords, or the whole result of one step.
         """
         Options(timeout=timeout, retry=retry)  # refuses what is no time and no count
         waits_for = [self._own(each).name for each in ([after] if isinstance(after, StepRef) else after)]
         arguments: dict[str, values.Source] | None
         if isinstance(action, Action):
-            options = {"name": name, "after": after or None, "timeout": timeout, "retry": retry}
+            options = {
+                "name": name,
+                "after": after or None,
+                "timeout": timeout,
+                "retry": retry,
+                "placement": placement,
+            }
             _refuse_ambiguous(action, len(args), [each for each, value in options.items() if value is not None])
             arguments = self._arguments(action, args, kwargs)
         else:
@@ -141,6 +152,7 @@ class Plan:
             arguments=arguments,
             timeout_s=timeout,
             retries=retry,
+            placement=placement,
         )
         return self._added(step, action)
 

@@ -81,6 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     layer: Layer = Layer.CLOUD  # where this program stands: which rule it compresses by
     site: str = ""  # the place with a broker of its own where this program stands, such as a city or a plant
+    labels: str = ""  # of workers, such as gpu=yes,disk=ssd: what placements may ask for
     join: bool = True  # workers are nodes that managers can reach; false: they take work from the pool alone
     manager_url: Url = ""  # http://host:port of a manager: workers look there whether it is up; empty: they only listen
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from canoa import Canoa, Context
+from canoa import Canoa, Context, Layer, Placement
 
 app = Canoa("plant")
 
@@ -29,3 +29,10 @@ async def hold(ctx: Context, folder: str) -> str:
 @app.action(timeout=1, retry=5)
 async def told_at() -> float:
     return time.time()
+
+
+@app.action(timeout=20, retry=3, placement=Placement(layers=(Layer.EDGE, Layer.FOG, Layer.CLOUD), spill_queue=2))
+async def where(ctx: Context, *, seconds: float = 0.0) -> str:
+    """At the edge, while there is room."""
+    await asyncio.sleep(seconds)
+    return ctx.node_id

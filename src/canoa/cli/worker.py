@@ -10,6 +10,7 @@ from canoa.cli import logs, output, reload, serving
 from canoa.cli.listening import parse_place
 from canoa.cli.loading import load_app, require_real_broker
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
+from canoa.execution.placement import parse_labels
 from canoa.vocabulary import Layer
 
 Target = Annotated[
@@ -27,6 +28,10 @@ LayerName = Annotated[
 Site = Annotated[
     str | None, typer.Option("--site", help="The place it stands in, such as a city. Otherwise CANOA_SITE.")
 ]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="name=value that placements may ask for; several times. Otherwise CANOA_LABELS."),
+]
 NodeName = Annotated[
     str, typer.Option("--node-id", help="This worker's name among the nodes; otherwise host name and process id.")
 ]
@@ -40,6 +45,7 @@ def worker(
     drain: Annotated[float, typer.Option(min=0, help="Seconds running attempts may go on after a stop.")] = 30.0,
     layer: LayerName = None,
     site: Site = None,
+    label: Labels = None,
     node_id: NodeName = "",
     metrics: Annotated[str, typer.Option(help="Serve Prometheus metrics at host:port.", metavar="HOST:PORT")] = "",
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait at start for a broker that is away.")] = 30.0,
@@ -67,6 +73,7 @@ def worker(
             drain_s=drain,
             layer=layer or app.settings.layer,
             site=app.settings.site if site is None else site,
+            labels=parse_labels(label or app.settings.labels.split(",")) if label or app.settings.labels else {},
             node_id=node_id,
             join=app.settings.join,
             manager_url=app.settings.manager_url,

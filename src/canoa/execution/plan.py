@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from canoa.execution.placement import Placement
 from canoa.vocabulary import ActionName
 
 
@@ -45,6 +46,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     arguments: dict[str, Source] | None = None  # by parameter
     timeout_s: float | None = None  # of one attempt; None: as its node says
     retries: int | None = None  # likewise
+    placement: Placement | None = None  # None: as the action's nodes say
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

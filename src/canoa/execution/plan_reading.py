@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any, Final
 
-from canoa.errors import PlanRefused
+from canoa.errors import PlanRefused, SettingError
+from canoa.execution.placement import read_placement
 from canoa.execution.plan import FromInput, FromStep, Given, Plan, Source, Step
 from canoa.execution.plan_checks import MAX_STEPS, checked
 from canoa.urn import ACTION_PREFIX
@@ -24,7 +25,7 @@ INPUT: Final = "input"
 MAX_STEP_CHARS: Final = 80
 
 _PLAN_KEYS: Final = ("plan", "steps", "output")
-_STEP_KEYS: Final = ("action", "with", "after", "timeout", "retry")
+_STEP_KEYS: Final = ("action", "with", "after", "timeout", "retry", "placement")
 
 # --- Of a request ---------------------------------------------------------------------------------------
 
@@ -75,7 +76,7 @@ def plan_from_document(document: object) -> Plan:
         steps:
           fetch: {action: continuum.fetch_data, with: {url: $input.url}}
           pf: {action: continuum.power_factor, with: {data: $fetch}, timeout: 5, retry: 2}
-          tell: {action: continuum.tell, after: [pf]}
+          tell: {action: continuum.tell, after: [pf], placement: {layers: [EDGE, FOG]}}
         output: pf
 
     Only `plan`, `steps` and each `action` must be there; a step that is a text is its action.
@@ -106,8 +107,9 @@ def _step(name: object, document: object) -> Step:
             arguments=_arguments(fields.get("with")),
             timeout_s=_number("timeout", fields.get("timeout")),
             retries=_whole_number("retry", fields.get("retry")),
+            placement=None if fields.get("placement") is None else read_placement(fields["placement"]),
         )
-    except PlanRefused as exc:
+    except (PlanRefused, SettingError) as exc:
         raise PlanRefused(f"step {name!r:.100}: {exc}", step=name) from exc
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
+import msgspec
+
 from canoa.execution.plan import FromInput, FromStep, Given, Plan, Source, Step
 
 
@@ -22,6 +24,7 @@ def _step(step: Step) -> dict[str, Any]:
         "after": after or None,
         "timeout": step.timeout_s,
         "retry": step.retries,
+        "placement": None if step.placement is None else msgspec.json.decode(msgspec.json.encode(step.placement)),
     }
     return {name: value for name, value in known.items() if value is not None}
 

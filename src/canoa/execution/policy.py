@@ -12,6 +12,7 @@ import msgspec
 
 from canoa.errors import SettingError
 from canoa.execution import limits
+from canoa.execution.placement import Placement
 from canoa.vocabulary import Routing
 
 Scope: TypeAlias = Literal["global", "worker"]
@@ -107,6 +108,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     rate: Rate | None = None
     concurrency: Concurrency | None = None
     routing: Routing | None = None  # among nodes, where a manager chooses; None: as the manager does
+    placement: Placement | None = None  # which nodes a manager may choose; None: all
 
     def __post_init__(self) -> None:
         if self.timeout_s is not None:
@@ -114,4 +116,5 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         _check_count("retry", self.retries, at_least=0, remedy="use 0 (no retries) or more")
         _check_is("rate", self.rate, Rate, remedy="use text such as '100/m', or Rate('100/m', burst=10)")
         _check_is("concurrency", self.concurrency, Concurrency, remedy="use text, or Concurrency('…', limit=3)")
+        _check_is("placement", self.placement, Placement, remedy="use Placement(layers=(Layer.EDGE, Layer.FOG))")
         _check_count("max_crashes", self.max_crashes, at_least=1, remedy="use 1 (never run it twice) or more")

@@ -6,12 +6,17 @@ Values and a protocol; what follows from a move is decided in `steps.py`.
 from __future__ import annotations
 
 import enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from canoa.execution.outcome import Outcome
 from canoa.vocabulary import ActionName, NodeId, TaskId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.execution.placement import Placement
 
 
 class StepState(enum.StrEnum):
@@ -115,9 +120,12 @@ class Route(Protocol):
         now_ms: int,
         retries_left: int | None = None,
         size_bytes: int = 0,
+        placement: Placement | None = None,
+        near: Sequence[NodeId] = (),
     ) -> Choice | None:
         """None: nobody can take it now. `retries_left`: should this attempt fail; None: what the node says.
-        `size_bytes`: of its input, as far as that is at hand."""
+        `size_bytes`: of its input, as far as that is at hand. `placement`: the step's; None: as the action's nodes say.
+        `near`: the nodes that its input comes from."""
 
     def is_known(self, action: ActionName) -> bool:
         """Somebody offers it, or did and may come back."""

@@ -287,6 +287,8 @@ class Course:
             now_ms=now_ms,
             retries_left=self._retries_left(step),
             size_bytes=self._size_bytes(step.step),
+            placement=self.outline.plan.steps[step.step].placement,
+            near=[NodeId(self.steps[place].node_id or "") for place in self.outline.before[step.step]],
         )
         if choice is not None:
             self._send(step, choice, now_ms)

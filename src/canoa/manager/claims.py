@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from canoa.errors import PayloadTooLarge, Undecodable, WrongUse
+from canoa.errors import PayloadTooLarge, SettingError, Undecodable, WrongUse
+from canoa.execution.placement import check_labels
 from canoa.manager.reading import unpacked
 from canoa.store.routed_port import AMQP, HTTP, NodeRow
 from canoa.urn import action_name
@@ -116,6 +117,7 @@ def _row(
         instance=_text(headers.get(sapparchi.INSTANCE)),
         limits=_limits(headers.get(sapparchi.LIMITS), actions),
         takes_bundles=headers.get(sapparchi.BUNDLES) is True,
+        labels=_labels(headers.get(sapparchi.LABELS)),
     )
     return msgspec.structs.replace(row, fingerprint=fingerprint(row), load=_load(headers.get(sapparchi.LOAD)))
 
@@ -132,6 +134,17 @@ def _text(value: HeaderValue) -> str:
     return value[:MAX_FACT_CHARS] if isinstance(value, str) and value.isprintable() else ""
 
 
+def _labels(value: HeaderValue) -> dict[str, str]:
+    if not isinstance(value, str | bytes) or len(value) > sapparchi.MAX_REGISTRATION_BYTES:
+        return {}
+    try:
+        labels = msgspec.json.decode(value, type=dict[str, str])
+        check_labels(labels)
+    except (msgspec.DecodeError, UnicodeDecodeError, SettingError):
+        return {}
+    return labels
+
+
 def _load(value: HeaderValue) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 <= value < 1e6 else None
 
@@ -141,7 +154,7 @@ def _limits(value: HeaderValue, actions: tuple[ActionName, ...]) -> dict[ActionN
         return {}
     try:
         said = msgspec.json.decode(value, type=dict[str, ActionLimits])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, SettingError):
         return {}
     by_name = {name.removeprefix("urn:sapparchi:Action:"): limits for name, limits in said.items()}
     return {action: by_name[action] for action in actions if action in by_name and _is_sane(by_name[action])}

@@ -9,15 +9,22 @@ from canoa.execution import health
 from canoa.execution.explaining import Considered, Explained
 from canoa.execution.health import Health
 from canoa.manager.catalogue import Presence, offered
+from canoa.manager.placing import Placed
 from canoa.manager.pools import WHOLE_NODE, Pool
 from canoa.manager.routing.port import Asked
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from canoa.execution.placement import Placement
     from canoa.manager.catalogue import Catalogue
+    from canoa.manager.osmosis import Tide
+    from canoa.manager.placing import Placer
     from canoa.manager.pools import Doubtful
+    from canoa.manager.routing.port import Candidate
     from canoa.manager.routing.strategies import Strategies
     from canoa.store.routed_port import NodeRow
-    from canoa.vocabulary import ActionName
+    from canoa.vocabulary import ActionName, NodeId
 
 _AWAY: Final = {
     Presence.SILENT: "silent: no sign of life for too long",
@@ -26,18 +33,42 @@ _AWAY: Final = {
 }
 
 
-def explained(catalogue: Catalogue, strategies: Strategies, action: ActionName, *, size_bytes: int = 0) -> Explained:
+def explained(
+    catalogue: Catalogue, strategies: Strategies, placer: Placer, action: ActionName, *, size_bytes: int = 0
+) -> Explained:
     """Raises `UnknownAction` where nobody ever offered it."""
     if action not in catalogue.known_actions:
         raise UnknownAction(action)
     now_ms = catalogue.now_ms()
     pool = catalogue.pools.by_action.get(action, Pool())
-    rated = strategies.of(pool.routing).rate(Asked(action, now_ms, size_bytes), pool.clear)
+    asked, placement = Asked(action, now_ms, size_bytes), pool.placement
+    placed = Placed(pool.clear) if placement is None else placer.place(asked, pool.clear, placement)
+    rated = strategies.of(pool.routing).rate(asked, placed.candidates)
     able = [Considered(c.node_id, c.layer, c.site, score, why) for c, score, why in rated]
-    doubtful = [_doubtful(catalogue, each, now_ms) for each in pool.doubtful]
-    seen = {each.node_id for each in (*able, *doubtful)}
-    away = [_away(catalogue, row, now_ms) for row in _offering(catalogue, action) if row.node_id not in seen]
-    return Explained(action, strategies.name(pool.routing), (*able, *doubtful, *away))
+    seen = {each.node_id for each in able}
+    elsewhere = [_elsewhere(each, placement, placer.tide(action, each.layer), seen) for each in pool.clear]
+    others = [each for each in elsewhere if each is not None]
+    others += [_doubtful(catalogue, each, now_ms) for each in pool.doubtful]
+    seen |= {each.node_id for each in others}
+    others += [_away(catalogue, row, now_ms) for row in _offering(catalogue, action) if row.node_id not in seen]
+    return Explained(action, strategies.name(pool.routing), (*able, *others))
+
+
+def _elsewhere(
+    candidate: Candidate, placement: Placement | None, tide: Tide, seen: Collection[NodeId]
+) -> Considered | None:
+    """A healthy one that the placement leaves out."""
+    if candidate.node_id in seen or placement is None:
+        return None
+    if missing := placement.missing(candidate.labels):
+        why = f"it has no label {', '.join(missing)}"
+    elif placement.layers and candidate.layer not in placement.layers:
+        why = f"the action may run in {', '.join(placement.layers)}"
+    elif tide.is_out:
+        why = f"its layer {'is slow' if tide.is_slow else 'has enough to do'}: the next one gets what comes"
+    else:
+        why = "another layer is preferred"
+    return Considered(candidate.node_id, candidate.layer, candidate.site, ruled_out=why)
 
 
 def _doubtful(catalogue: Catalogue, doubtful: Doubtful, now_ms: int) -> Considered:

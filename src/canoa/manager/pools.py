@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from canoa.execution.health import BreakerSettings
+    from canoa.execution.placement import Placement
     from canoa.store.routed_port import BreakerRow, NodeRow
     from canoa.vocabulary import ActionName, NodeId
 
@@ -37,7 +38,8 @@ class Pool(NamedTuple):
 
     clear: tuple[Candidate, ...] = ()
     doubtful: tuple[Doubtful, ...] = ()  # those whose time comes first, first
-    routing: Routing | None = None  # that the action asks for
+    routing: Routing | None = None  # that the action asks for, like the next
+    placement: Placement | None = None
 
 
 class Pools:
@@ -94,14 +96,15 @@ class Pools:
                 doubtful.append(Doubtful(candidate, open_circuits))
             else:
                 clear.append(candidate)
-        return Pool(tuple(clear), tuple(sorted(doubtful, key=self._next_trial_ms)), self._routing(action))
+        said = self._said(action)
+        routing = Routing(said.routing) if said.routing in _ROUTINGS else None
+        return Pool(tuple(clear), tuple(sorted(doubtful, key=self._next_trial_ms)), routing, said.placement)
 
-    def _routing(self, action: ActionName) -> Routing | None:
-        """What the node says that registered last: where versions of an app differ, the newest counts."""
+    def _said(self, action: ActionName) -> ActionLimits:
+        """By the node that registered last: where versions of an app differ, the newest counts."""
         offering = [self._nodes[node_id] for node_id in self._offering.get(action, ())]
         newest = max(offering, key=lambda row: (row.registered_ms, row.node_id), default=None)
-        said = "" if newest is None else newest.limits.get(action, DEFAULT_LIMITS).routing
-        return Routing(said) if said in _ROUTINGS else None
+        return DEFAULT_LIMITS if newest is None else newest.limits.get(action, DEFAULT_LIMITS)
 
     def _next_trial_ms(self, each: Doubtful) -> int:
         return max(
@@ -115,6 +118,7 @@ def _candidate(row: NodeRow, action: ActionName) -> Candidate:
         node_id=row.node_id,
         layer=row.layer,
         site=row.site,
+        labels=row.labels,
         load=row.load,
         timeout_s=None if limits.timeout is None else limits.timeout / 1000,
         retries=limits.retry,

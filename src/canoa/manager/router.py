@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -16,14 +16,16 @@ from canoa.execution import health
 from canoa.execution.health import Sign
 from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import Choice, Route
+from canoa.manager.placing import Placed, Placer
 from canoa.manager.pools import WHOLE_NODE, Pool
 from canoa.manager.routing.port import Asked
 from canoa.store.routed_port import HealthNote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from canoa.execution.health import BreakerSettings
+    from canoa.execution.placement import Placement
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.pools import Doubtful
     from canoa.manager.routing.port import Candidate
@@ -42,6 +44,16 @@ TRIAL_WHY: Final = "a trial, to see whether it has recovered"
 AGAIN_WHY: Final = "although it had this step before: nobody else can"
 
 
+class _Wanted(NamedTuple):
+    """One attempt's need of a node."""
+
+    asked: Asked
+    pool: Pool
+    placement: Placement | None
+    near: Sequence[NodeId]
+    retries_left: int | None
+
+
 class Router:
     """`note` hears of trials, in the thread that asked."""
 
@@ -56,6 +68,7 @@ class Router:
     ) -> None:
         self._catalogue = catalogue
         self._strategies = strategies
+        self.placer = Placer(strategies.traffic)
         self._settings = settings
         self._watching = watching
         self._note = note
@@ -79,16 +92,16 @@ class Router:
         now_ms: int,
         retries_left: int | None = None,
         size_bytes: int = 0,
+        placement: Placement | None = None,
+        near: Sequence[NodeId] = (),
     ) -> Choice | None:
         pool = self._catalogue.pools.by_action.get(action, NOBODY)
-        asked = Asked(action, now_ms, size_bytes)
-        if pool.doubtful:
-            choice = self._fresh(asked, pool, avoid=avoid, retries_left=retries_left)
-        else:  # as almost always
-            choice = self._clear(asked, pool, avoid=avoid)
+        wanted = _Wanted(Asked(action, now_ms, size_bytes), pool, placement or pool.placement, near, retries_left)
+        # Almost never is anything doubtful.
+        choice = self._fresh(wanted, avoid) if pool.doubtful else self._clear(wanted, avoid)
         if choice is not None or not avoid:
             return choice
-        choice = self._fresh(asked, pool, avoid=NONE_AVOIDED, retries_left=retries_left)
+        choice = self._fresh(wanted, NONE_AVOIDED)
         return None if choice is None else msgspec.structs.replace(choice, why=AGAIN_WHY)
 
     def ended(self, moved: Moved, now_ms: int) -> None:
@@ -98,32 +111,43 @@ class Router:
             pool = self._catalogue.pools.by_action.get(moved.action, NOBODY)
             is_ok = moved.step_outcome == Outcome.OK
             self._strategies.ended(pool.routing, row, moved, is_ok=is_ok, now_ms=now_ms)
+            self.placer.ended(moved.action, row.layer, took_ms=moved.took_ms, now_ms=now_ms)
 
-    def _fresh(self, asked: Asked, pool: Pool, *, avoid: frozenset[NodeId], retries_left: int | None) -> Choice | None:
+    def _fresh(self, wanted: _Wanted, avoid: frozenset[NodeId]) -> Choice | None:
         """An attempt that must not fail is a trial only where nobody healthy can have it."""
-        now_ms = asked.now_ms
-        tried = self._trial(pool, avoid, now_ms, lambda each: _can_fail(each, retries_left))
+        tried = self._trial(wanted, avoid, lambda each: _can_fail(each, wanted.retries_left))
         if tried is None:
-            tried = self._clear(asked, pool, avoid=avoid)
-        return self._trial(pool, avoid, now_ms, lambda _: True) if tried is None else tried
+            tried = self._clear(wanted, avoid)
+        return self._trial(wanted, avoid, lambda _: True) if tried is None else tried
 
-    def _clear(self, asked: Asked, pool: Pool, *, avoid: frozenset[NodeId]) -> Choice | None:
-        strategy = self._strategies.of(pool.routing)
-        chosen = strategy.choose(asked, pool.clear, avoid=avoid) if pool.clear else None
+    def _clear(self, wanted: _Wanted, avoid: frozenset[NodeId]) -> Choice | None:
+        asked, pool, placement = wanted.asked, wanted.pool, wanted.placement
+        candidates, moved_why = Placed(pool.clear)
+        if placement is not None:
+            sites = self._sites(wanted.near) if placement.near else ()
+            candidates, moved_why = self.placer.place(asked, pool.clear, placement, avoid=avoid, sites=sites)
+        chosen = self._strategies.of(pool.routing).choose(asked, candidates, avoid=avoid) if candidates else None
         if chosen is None:
             return None
-        self._strategies.sent(pool.routing, chosen, asked.now_ms)
-        return _choice(chosen.candidate, chosen.why, chosen.context)
+        is_watched = placement is not None and placement.is_watched
+        self._strategies.sent(pool.routing, asked, chosen, is_watched=is_watched)
+        return _choice(chosen.candidate, f"{chosen.why}, {moved_why}" if moved_why else chosen.why, chosen.context)
+
+    def _sites(self, nodes: Sequence[NodeId]) -> frozenset[str]:
+        """Of those that are known. Any thread may look: rows are replaced, not changed."""
+        rows = (self._catalogue.rows.get(node_id) for node_id in nodes)
+        return frozenset(row.site for row in rows if row is not None and row.site)
 
     # --- Trials -----------------------------------------------------------------------------------------
 
-    def _trial(
-        self, pool: Pool, avoid: frozenset[NodeId], now_ms: int, is_fit: Callable[[Candidate], bool]
-    ) -> Choice | None:
-        for each in islice(pool.doubtful, TRIALS_LOOKED_AT):
+    def _trial(self, wanted: _Wanted, avoid: frozenset[NodeId], is_fit: Callable[[Candidate], bool]) -> Choice | None:
+        now_ms, placement = wanted.asked.now_ms, wanted.placement
+        for each in islice(wanted.pool.doubtful, TRIALS_LOOKED_AT):
             if not all(health.may_send(row, now_ms, self._settings) for row in each.open_circuits):
                 return None  # nor any behind it
             candidate = each.candidate
+            if placement is not None and not placement.allows(candidate.layer, candidate.labels):
+                continue
             if candidate.node_id not in avoid and is_fit(candidate) and self._claim(each, now_ms):
                 return _choice(candidate, TRIAL_WHY)
         return None

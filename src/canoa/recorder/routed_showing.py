@@ -125,6 +125,7 @@ def nodes(
             type=row.type,
             protocol=row.protocol,
             endpoint=row.endpoint,
+            labels=row.labels,
             actions=list(row.actions),
             state=_state(row, now_ms, silent_after_s),
             health=health(by_place.get((row.node_id, "")), now_ms, settings).value,

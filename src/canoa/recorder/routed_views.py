@@ -111,6 +111,7 @@ class NodeView:
     type: str
     protocol: str
     endpoint: str
+    labels: dict[str, str]
     actions: list[str]
     state: str
     health: str

@@ -125,6 +125,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fingerprint: str = ""
     limits: dict[ActionName, ActionLimits] = {}
     takes_bundles: bool = False  # of messages: see `wire/bundle.py`
+    labels: dict[str, str] = {}
     load: float | None = None
     registered_ms: int = 0  # when it became what it is
     seen_ms: int = 0  # its last sign of life

@@ -6,10 +6,13 @@ from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.execution.placement import Placement
     from canoa.execution.step_moves import Choice, Route
     from canoa.vocabulary import ActionName, NodeId
 
-    Question: TypeAlias = tuple[ActionName, frozenset[NodeId], int | None]
+    Question: TypeAlias = tuple[ActionName, frozenset[NodeId], int | None, int, tuple[NodeId, ...]]
 
 
 class SameChoices:
@@ -38,13 +41,23 @@ class SameChoices:
         now_ms: int,
         retries_left: int | None = None,
         size_bytes: int = 0,
+        placement: Placement | None = None,
+        near: Sequence[NodeId] = (),
     ) -> Choice | None:
-        question = action, avoid, retries_left
+        question = action, avoid, retries_left, id(placement), tuple(near)
         left = self._left.get(question)
         if left:
             choice = left.popleft()
         else:
-            choice = self._choose(action, avoid=avoid, now_ms=now_ms, retries_left=retries_left, size_bytes=size_bytes)
+            choice = self._choose(
+                action,
+                avoid=avoid,
+                now_ms=now_ms,
+                retries_left=retries_left,
+                size_bytes=size_bytes,
+                placement=placement,
+                near=near,
+            )
         self._made.append((question, choice))
         return choice
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from canoa.errors import Undecodable
+from canoa.execution.placement import Placement
 from canoa.vocabulary import Layer
 
 # --- Headers: what Canoa adds -------------------------------------------------------------------------
@@ -35,6 +36,7 @@ NO_RETRY: Final = "canoa-no-retry"  # true: the action said that another attempt
 SUSPECT: Final = "canoa-suspect"  # true: it may have ended its node's process, and runs alone; from a node to itself
 
 SITE: Final = "canoa-site"  # of a registration, like the following
+LABELS: Final = "canoa-labels"  # JSON object of texts: what placements may ask for
 INSTANCE: Final = "canoa-instance"  # changes with every start: tells two that claim one id apart
 LIMITS: Final = "canoa-limits"  # JSON object, URN to `ActionLimits`
 LOAD: Final = "canoa-load"  # attempts that run, as a share of those that may
@@ -77,6 +79,7 @@ class ActionLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     timeout: int | None = 30_000  # milliseconds of one attempt
     retry: int = 3
     routing: str = ""  # a `Routing`; whatever a manager does not know is as good as nothing
+    placement: Placement | None = None  # which nodes it may have
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

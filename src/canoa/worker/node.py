@@ -67,6 +67,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     is_made_up: bool  # the name, by this process: nobody will use it again
     layer: Layer
     site: str
+    labels: dict[str, str]
     policies: dict[ActionName, Policy]  # of what it offers
 
 
@@ -272,6 +273,8 @@ def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
     }
     if identity.site:
         headers[sapparchi.SITE] = identity.site
+    if identity.labels:
+        headers[sapparchi.LABELS] = msgspec.json.encode(identity.labels).decode()
     limits = msgspec.json.encode({action_urn(name): _limits(each) for name, each in identity.policies.items()})
     if len(limits) <= MAX_LIMITS_BYTES:
         headers[sapparchi.LIMITS] = limits.decode()
@@ -282,7 +285,9 @@ def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
 
 def _limits(policy: Policy) -> ActionLimits:
     timeout_ms = None if policy.timeout_s is None else max(1, round(policy.timeout_s * 1000))
-    return ActionLimits(timeout=timeout_ms, retry=policy.retries, routing=policy.routing or "")
+    return ActionLimits(
+        timeout=timeout_ms, retry=policy.retries, routing=policy.routing or "", placement=policy.placement
+    )
 
 
 def _heard_nothing(_: PublishOutcome) -> None:

@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from canoa.errors import SettingError
+from canoa.execution.placement import check_labels
 from canoa.vocabulary import Layer
 
 MAX_SITE_CHARS = 128
@@ -21,6 +22,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     layer: Layer = Layer.CLOUD
     node_id: str = ""  # empty: host name and process id
     site: str = ""
+    labels: dict[str, str] = {}  # what placements may ask for
     join: bool = True  # be a node that managers can reach; false: take work from the pool alone
     manager_url: str = ""  # where to poll a manager's health; empty: its heartbeats tell enough
     journal: str = ""  # file that tells which kept tasks run, where the broker dies with the process; empty: none
@@ -33,5 +35,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             )
         if self.node_id and not _NODE_ID.fullmatch(self.node_id):
             raise SettingError(f"node_id {self.node_id!r:.150}: use 1 to 128 letters, digits, '-', '_', '.' or ':'")
+        check_labels(self.labels)
         if len(self.site) > MAX_SITE_CHARS or not self.site.isprintable():
             raise SettingError(f"site {self.site!r:.150}: use up to {MAX_SITE_CHARS} characters that can be printed")

@@ -122,6 +122,7 @@ class Worker:
             is_made_up=not settings.node_id,
             layer=settings.layer,
             site=settings.site,
+            labels=settings.labels,
             policies={offer.name: offer.policy for offer in self._offers},
         )
         return Joined(

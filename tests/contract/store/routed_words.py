@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from canoa.broker.port import Publication
+    from canoa.execution.placement import Placement
     from canoa.store.routed_port import FullStore, Move, Moved, Owed, StepRow
 
 FETCH = ActionName("power.fetch")
@@ -61,6 +62,8 @@ class Nodes:
         now_ms: int,
         retries_left: int | None = None,
         size_bytes: int = 0,
+        placement: Placement | None = None,
+        near: Sequence[NodeId] = (),
     ) -> Choice | None:
         free = [name for name in self.names if name not in avoid] or self.names
         if not free or action in self.unknown:

@@ -17,6 +17,7 @@ NODE = NodeView(
     type="canoa",
     protocol="AMQP",
     endpoint="",
+    labels={},
     actions=["continuum.fetch", "continuum.report"],
     state="here",
     health="OK",

@@ -17,6 +17,8 @@ from canoa.wire.sapparchi import request_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from canoa.execution.placement import Placement
+
 NOW_MS = 1_800_000_000_000
 TASK = TaskId("t")
 
@@ -43,6 +45,8 @@ class Turn:
         now_ms: int,
         retries_left: int | None = None,
         size_bytes: int = 0,
+        placement: Placement | None = None,
+        near: Sequence[NodeId] = (),
     ) -> Choice | None:
         self.avoided, self.retries_left = avoid, retries_left
         free = [node for node in self.nodes if node not in avoid] or self.nodes

@@ -8,9 +8,10 @@ from tests.unit.manager.test_routing_by_action import LEARNED, Site
 from tests.unit.manager.words import PRICE, RESIZE, circuit, node
 
 from canoa.errors import UnknownAction
+from canoa.execution.placement import Placement
 from canoa.manager.explaining import explained
 from canoa.store.routed_port import HTTP
-from canoa.vocabulary import NodeId, Routing
+from canoa.vocabulary import Layer, NodeId, Routing
 from canoa.wire.sapparchi import ActionLimits
 
 DOWN_MS = 60_000
@@ -18,7 +19,7 @@ DOWN_MS = 60_000
 
 def told(site: Site) -> list[tuple[str, str]]:
     """Every node with what is said about it, in order."""
-    found = explained(site.catalogue, site.strategies, RESIZE)
+    found = explained(site.catalogue, site.strategies, site.router.placer, RESIZE)
     return [(each.node_id, each.ruled_out or each.why) for each in found.considered]
 
 
@@ -76,7 +77,7 @@ def test_what_was_learnt_is_said_in_milliseconds() -> None:
     site = Site(*(node(name, limits={RESIZE: LEARNED}) for name in "ab"))
     site.run(200, {"a": 80, "b": 10})
 
-    found = explained(site.catalogue, site.strategies, RESIZE)
+    found = explained(site.catalogue, site.strategies, site.router.placer, RESIZE)
 
     assert found.routing is Routing.LEARNED
     best, other = found.considered
@@ -89,4 +90,22 @@ def test_an_action_that_nobody_ever_offered_is_unknown() -> None:
     site = Site(node("a"))
 
     with pytest.raises(UnknownAction):
-        explained(site.catalogue, site.strategies, PRICE)
+        explained(site.catalogue, site.strategies, site.router.placer, PRICE)
+
+
+def test_what_its_placement_leaves_out_is_said() -> None:
+    limits = {RESIZE: ActionLimits(placement=Placement(layers=(Layer.EDGE, Layer.FOG), labels={"gpu": "yes"}))}
+    gpu = {"gpu": "yes"}
+    site = Site(
+        node("cloud", layer=Layer.CLOUD, labels=gpu, limits=limits),
+        node("edge", layer=Layer.EDGE, labels=gpu, limits=limits),
+        node("fog", labels=gpu, limits=limits),
+        node("plain", layer=Layer.EDGE, limits=limits),
+    )
+
+    assert told(site) == [
+        ("edge", "its turn is next"),
+        ("cloud", "the action may run in EDGE, FOG"),
+        ("fog", "another layer is preferred"),
+        ("plain", "it has no label gpu=yes"),
+    ]

@@ -16,7 +16,7 @@ from canoa.manager.routing.strategies import Strategies
 from canoa.manager.watching import Watching
 from canoa.store.routed_port import Moved
 from canoa.testing import VirtualClock
-from canoa.vocabulary import Routing
+from canoa.vocabulary import NodeId, Routing
 from canoa.wire.sapparchi import ActionLimits
 
 if TYPE_CHECKING:
@@ -49,16 +49,19 @@ class Site:
             chosen[choice.node_id] += 1
             took = took_ms[choice.node_id]
             self.clock.advance(took / 1000)
-            moved = Moved(
-                verdict=Verdict.TAKEN,
-                node_id=choice.node_id,
-                action=RESIZE,
-                step_outcome=outcome,
-                took_ms=took,
-                context=choice.context,
-            )
-            self.router.ended(moved, self.catalogue.now_ms())
+            self.answered(choice.node_id, took_ms=took, outcome=outcome, context=choice.context)
         return chosen
+
+    def answered(self, name: str, *, took_ms: int, outcome: str = "ok", context: tuple[float, ...] = ()) -> None:
+        moved = Moved(
+            verdict=Verdict.TAKEN,
+            node_id=NodeId(name),
+            action=RESIZE,
+            step_outcome=outcome,
+            took_ms=took_ms,
+            context=context,
+        )
+        self.router.ended(moved, self.catalogue.now_ms())
 
 
 def test_an_action_is_routed_as_its_node_says_and_others_as_the_manager_does() -> None:

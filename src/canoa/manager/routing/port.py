@@ -20,6 +20,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node_id: NodeId
     layer: Layer
     site: str = ""
+    labels: dict[str, str] = {}
     load: float | None = None  # attempts that run, as a share of those that may; None: it does not say
     timeout_s: float | None = None  # what it says about the action, like the next
     retries: int = 0

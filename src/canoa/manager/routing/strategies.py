@@ -13,9 +13,9 @@ from canoa.manager.routing.traffic import Traffic
 from canoa.vocabulary import Routing
 
 if TYPE_CHECKING:
-    from canoa.manager.routing.port import Chosen, Strategy
+    from canoa.manager.routing.port import Asked, Chosen, Strategy
     from canoa.store.routed_port import Moved, NodeRow
-    from canoa.vocabulary import NodeId
+    from canoa.vocabulary import ActionName, NodeId
 
 
 class Strategies:
@@ -24,6 +24,7 @@ class Strategies:
     def __init__(self, default: Routing = Routing.ROUND_ROBIN, *, start: int = 0, seed: int | None = None) -> None:
         self.traffic = Traffic()
         self._default = default
+        self._counted: set[ActionName] = set()
         self._learned = Learned(self.traffic, seed=seed)
         self._by_name: dict[Routing, Strategy] = {
             Routing.ROUND_ROBIN: RoundRobin(start),
@@ -38,14 +39,15 @@ class Strategies:
     def name(self, wanted: Routing | None) -> Routing:
         return wanted or self._default
 
-    def sent(self, wanted: Routing | None, chosen: Chosen, now_ms: int) -> None:
-        """Counted where it matters: round robin does not look."""
-        if self.name(wanted) is not Routing.ROUND_ROBIN:
-            self.traffic.sent(chosen.candidate.node_id, now_ms)
+    def sent(self, wanted: Routing | None, asked: Asked, chosen: Chosen, *, is_watched: bool = False) -> None:
+        """Counted where it matters: round robin does not look. `is_watched`: somebody else does."""
+        if is_watched or self.name(wanted) is not Routing.ROUND_ROBIN:
+            self._counted.add(asked.action)
+            self.traffic.sent(chosen.candidate.node_id, asked.now_ms)
 
     def ended(self, wanted: Routing | None, row: NodeRow, moved: Moved, *, is_ok: bool, now_ms: int) -> None:
         """An attempt at that node."""
-        if self.name(wanted) is Routing.ROUND_ROBIN or moved.action is None:
+        if moved.action is None or moved.action not in self._counted:
             return
         self.traffic.ended(moved.action, row.node_id, took_ms=moved.took_ms, is_ok=is_ok, now_ms=now_ms)
         candidate = Candidate(node_id=row.node_id, layer=row.layer, site=row.site)

@@ -1,0 +1,94 @@
+"""Where an action, or one step of a plan, may run: layers in order, labels, when it spills over, how near to its data.
+
+Values and their checks only. Who follows them is the manager: `manager/placing.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from canoa.errors import SettingError
+from canoa.vocabulary import Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Near: TypeAlias = Literal["", "prefer", "require"]
+
+MAX_LABELS: Final = 50
+MAX_LABEL_CHARS: Final = 63
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`Placement(layers=(Layer.EDGE, Layer.FOG, Layer.CLOUD), spill_queue=10)`: at the edge, unless its nodes have more
+    than ten attempts each to do; then in the fog; then in the cloud. Back as soon as there is room."""
+
+    layers: tuple[Layer, ...] = ()  # that are allowed, the preferred first; none: all of them, alike
+    labels: dict[str, str] = {}  # a node must have all of them
+    spill_queue: float | None = None  # attempts that are out per node, above which the next layer gets what comes
+    spill_p95_s: float | None = None  # of answers, above which the next layer gets all of it for a while
+    near: Near = ""  # to where its input comes from: nodes of that site if there are any, or no others at all
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "layers", tuple(_layer(each) for each in self.layers))
+        if self.near not in ("", "prefer", "require"):
+            raise SettingError(f"near is {self.near!r:.40}; use 'prefer' or 'require', or leave it out")
+        if len(set(self.layers)) < len(self.layers):
+            raise SettingError(f"layers {', '.join(self.layers)}: name each of them once")
+        for name, value in (("spill_queue", self.spill_queue), ("spill_p95_s", self.spill_p95_s)):
+            if value is not None and not 0 < value < math.inf:
+                raise SettingError(f"{name} is {value!r}; use a number above 0, or leave it out")
+        check_labels(self.labels)
+
+    @property
+    def is_watched(self) -> bool:
+        """What is out, or how long answers take, may move it."""
+        return self.spill_queue is not None or self.spill_p95_s is not None
+
+    def allows(self, layer: Layer, labels: Mapping[str, str]) -> bool:
+        return (not self.layers or layer in self.layers) and not self.missing(labels)
+
+    def missing(self, labels: Mapping[str, str]) -> list[str]:
+        """Of what a node must have."""
+        return [f"{name}={value}" for name, value in self.labels.items() if labels.get(name) != value]
+
+
+def read_placement(given: Any) -> Placement:
+    """From plain values, such as a plan file's. Raises `SettingError`."""
+    fields = Placement.__struct_fields__
+    if not isinstance(given, dict) or not set(given) <= set(fields):
+        raise SettingError(f"placement is {given!r:.100}; write an object with {', '.join(fields)}")
+    try:
+        return msgspec.convert(given, Placement)
+    except msgspec.ValidationError as exc:
+        raise SettingError(f"placement: {exc}") from exc
+
+
+def _layer(text: str) -> Layer:
+    try:
+        return Layer(text)
+    except ValueError:
+        raise SettingError(f"layer {text!r:.40}: use {', '.join(Layer)}") from None
+
+
+def check_labels(labels: Mapping[str, str]) -> None:
+    if len(labels) > MAX_LABELS:
+        raise SettingError(f"{len(labels)} labels; use {MAX_LABELS} at most")
+    for text in (*labels, *labels.values()):
+        if not 0 < len(text) <= MAX_LABEL_CHARS or not text.isprintable():
+            raise SettingError(f"label {text!r:.80}: use 1 to {MAX_LABEL_CHARS} characters that can be printed")
+
+
+def parse_labels(texts: list[str]) -> dict[str, str]:
+    """From `name=value`, each. Raises `SettingError`."""
+    labels: dict[str, str] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise SettingError(f"label {text!r:.80}: write name=value, such as gpu=yes")
+        labels[name.strip()] = value.strip()
+    check_labels(labels)
+    return labels

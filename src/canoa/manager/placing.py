@@ -1,0 +1,153 @@
+"""Which of the nodes that can run an action come into question for one attempt: by its placement, and by how each layer
+is doing just now. Pure but for what it remembers; times come in. For any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from canoa.manager import osmosis
+from canoa.manager.osmosis import CALM
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from typing import TypeAlias
+
+    from canoa.execution.placement import Placement
+    from canoa.manager.osmosis import Tide
+    from canoa.manager.routing.port import Asked, Candidate
+    from canoa.manager.routing.traffic import Traffic
+    from canoa.vocabulary import ActionName, Layer, NodeId
+
+    _Groups: TypeAlias = tuple[tuple[Candidate, ...], ...]
+
+LOOKED_AT: Final = 16
+"""Nodes of a layer whose queues are looked at: more would make a choice slow where there are many."""
+
+ANSWERS: Final = 200
+LATELY_MS: Final = 30_000
+LEAST_ANSWERS: Final = 10
+"""How many answers a p95 is taken of, from how long ago, and from how many on it tells anything."""
+
+P95_EVERY_MS: Final = 500
+"""How often it is taken: it needs them sorted."""
+
+MAX_CACHED: Final = 1_000
+
+
+class Placed(NamedTuple):
+    candidates: Sequence[Candidate]
+    why: str = ""  # where the preferred layer does not get it
+
+
+class _Known(NamedTuple):
+    """Candidates by layer, in the placement's order, as long as both are the same objects."""
+
+    placement: Placement
+    candidates: Sequence[Candidate]
+    groups: _Groups
+
+
+class Placer:
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
+        self._lock = threading.Lock()
+        self._known: dict[tuple[ActionName, int], _Known] = {}
+        self._tides: dict[tuple[ActionName, Layer], Tide] = {}
+        self._answers: dict[tuple[ActionName, Layer], deque[tuple[int, int]]] = {}
+        self._timed: set[ActionName] = set()  # those whose p95 somebody asked for
+        self._p95s: dict[tuple[ActionName, Layer], tuple[int, float | None]] = {}
+
+    def place(
+        self,
+        asked: Asked,
+        candidates: Sequence[Candidate],
+        placement: Placement,
+        *,
+        avoid: frozenset[NodeId] = frozenset(),
+        sites: Collection[str] = (),
+    ) -> Placed:
+        """Those of the first layer that has room; of all that may, where none has. `sites`: where its input is."""
+        groups = self._groups(asked.action, candidates, placement)
+        able = [near for each in groups if (near := _near(each, placement, sites, avoid))]
+        passed: list[str] = []
+        for group in able:
+            tide = self._tide(asked, group, placement)
+            if not tide.is_out:
+                return Placed(group, f"since {', '.join(passed)}" if passed else "")
+            passed.append(f"{group[0].layer.value} {'is slow' if tide.is_slow else 'has enough to do'}")
+        if len(able) > 1:
+            return Placed([each for group in able for each in group], "no layer has room")
+        return Placed(able[0] if able else ())
+
+    def ended(self, action: ActionName, layer: Layer, *, took_ms: int | None, now_ms: int) -> None:
+        if took_ms is not None and action in self._timed:
+            with self._lock:
+                self._answers.setdefault((action, layer), deque(maxlen=ANSWERS)).append((now_ms, took_ms))
+
+    def tide(self, action: ActionName, layer: Layer) -> Tide:
+        """As it was when somebody last asked."""
+        return self._tides.get((action, layer), CALM)
+
+    # --- Who may ------------------------------------------------------------------------------------------
+
+    def _groups(self, action: ActionName, candidates: Sequence[Candidate], placement: Placement) -> _Groups:
+        key = (action, id(placement))
+        known = self._known.get(key)
+        if known is not None and known.placement is placement and known.candidates is candidates:
+            return known.groups
+        fit = [each for each in candidates if placement.allows(each.layer, each.labels)]
+        groups = (
+            tuple(tuple(each for each in fit if each.layer is layer) for layer in placement.layers)
+            if placement.layers
+            else (tuple(fit),)
+        )
+        with self._lock:
+            if len(self._known) >= MAX_CACHED:
+                self._known.clear()
+            self._known[key] = _Known(placement, candidates, groups)
+        return groups
+
+    # --- How a layer is doing -------------------------------------------------------------------------------
+
+    def _tide(self, asked: Asked, group: Sequence[Candidate], placement: Placement) -> Tide:
+        if not placement.is_watched:
+            return CALM
+        key = (asked.action, group[0].layer)
+        with self._lock:
+            before = tide = self._tides.get(key, CALM)
+            if placement.spill_queue is not None:
+                tide = osmosis.filled(tide, self._queue(group, asked.now_ms), placement.spill_queue)
+            if placement.spill_p95_s is not None:
+                self._timed.add(asked.action)
+                p95_ms = self._p95_ms(key, asked.now_ms)
+                tide = osmosis.slowed(tide, p95_ms, placement.spill_p95_s * 1000, asked.now_ms)
+            if tide is not before:
+                self._tides[key] = tide
+        return tide
+
+    def _queue(self, group: Sequence[Candidate], now_ms: int) -> float:
+        looked_at = group[:: -(-len(group) // LOOKED_AT)]
+        return sum(self._traffic.out(each.node_id, now_ms) for each in looked_at) / len(looked_at)
+
+    def _p95_ms(self, key: tuple[ActionName, Layer], now_ms: int) -> float | None:
+        at_ms, p95_ms = self._p95s.get(key, (0, None))
+        if 0 <= now_ms - at_ms < P95_EVERY_MS:
+            return p95_ms
+        lately = sorted(took_ms for at, took_ms in self._answers.get(key, ()) if 0 <= now_ms - at < LATELY_MS)
+        p95_ms = lately[int(0.95 * len(lately))] if len(lately) >= LEAST_ANSWERS else None
+        self._p95s[key] = now_ms, p95_ms
+        return p95_ms
+
+
+def _near(
+    group: Sequence[Candidate], placement: Placement, sites: Collection[str], avoid: frozenset[NodeId]
+) -> Sequence[Candidate]:
+    """None, where all of them are to be avoided: then another layer is better than one of them again."""
+    if placement.near and sites:
+        near = tuple(each for each in group if each.site in sites and each.node_id not in avoid)
+        if near or placement.near == "require":
+            return near
+    return () if avoid and all(each.node_id in avoid for each in group) else group
