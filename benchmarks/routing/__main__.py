@@ -27,7 +27,7 @@ class Node(NamedTuple):
 NODES: Final = (Node("0.010", 2), Node("0.020", 4), Node("0.080", 4), Node("0.160", 8))
 SLOWED: Final = NODES[0].pace_s
 PER_S: Final = 120.0
-"""Calls; the nodes together could do 500 a second, and 345 once the quickest is slowed."""
+"""Calls; the nodes together could do 500 a second, and 325 once the quickest is slowed."""
 
 METRICS: Final = {"mean": Metric(Unit.MILLISECONDS), "p95": Metric(Unit.MILLISECONDS)}
 PEERS: Final = {each: OURS if each is Routing.LEARNED else each.value for each in Routing}

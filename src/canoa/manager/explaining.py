@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from canoa.manager.osmosis import Tide
     from canoa.manager.placing import Placer
     from canoa.manager.pools import Doubtful
+    from canoa.manager.router import Router
     from canoa.manager.routing.port import Candidate
     from canoa.manager.routing.strategies import Strategies
     from canoa.store.routed_port import NodeRow
@@ -34,24 +35,32 @@ _AWAY: Final = {
 
 
 def explained(
-    catalogue: Catalogue, strategies: Strategies, placer: Placer, action: ActionName, *, size_bytes: int = 0
+    catalogue: Catalogue, strategies: Strategies, router: Router, action: ActionName, *, size_bytes: int = 0
 ) -> Explained:
     """Raises `UnknownAction` where nobody ever offered it."""
     if action not in catalogue.known_actions:
         raise UnknownAction(action)
     now_ms = catalogue.now_ms()
     pool = catalogue.pools.by_action.get(action, Pool())
-    asked, placement = Asked(action, now_ms, size_bytes), pool.placement
-    placed = Placed(pool.clear) if placement is None else placer.place(asked, pool.clear, placement)
-    rated = strategies.of(pool.routing).rate(asked, placed.candidates)
-    able = [Considered(c.node_id, c.layer, c.site, score, why) for c, score, why in rated]
+    doubtful = [_doubtful(catalogue, router, each, pool, now_ms) for each in pool.doubtful]
+    able = [each for each in doubtful if not each.ruled_out] + _rated(
+        strategies, router.placer, pool, action, now_ms, size_bytes
+    )
     seen = {each.node_id for each in able}
-    elsewhere = [_elsewhere(each, placement, placer.tide(action, each.layer), seen) for each in pool.clear]
-    others = [each for each in elsewhere if each is not None]
-    others += [_doubtful(catalogue, each, now_ms) for each in pool.doubtful]
+    elsewhere = [_elsewhere(each, pool.placement, router.placer.tide(action, each.layer), seen) for each in pool.clear]
+    others = [each for each in elsewhere if each is not None] + [each for each in doubtful if each.ruled_out]
     seen |= {each.node_id for each in others}
     others += [_away(catalogue, row, now_ms) for row in _offering(catalogue, action) if row.node_id not in seen]
     return Explained(action, strategies.name(pool.routing), (*able, *others))
+
+
+def _rated(
+    strategies: Strategies, placer: Placer, pool: Pool, action: ActionName, now_ms: int, size_bytes: int
+) -> list[Considered]:
+    asked = Asked(action, now_ms, size_bytes)
+    placed = Placed(pool.clear) if pool.placement is None else placer.place(asked, pool.clear, pool.placement)
+    rated = strategies.of(pool.routing).rate(asked, placed.candidates)
+    return [Considered(c.node_id, c.layer, c.site, score, why) for c, score, why in rated]
 
 
 def _elsewhere(
@@ -71,18 +80,23 @@ def _elsewhere(
     return Considered(candidate.node_id, candidate.layer, candidate.site, ruled_out=why)
 
 
-def _doubtful(catalogue: Catalogue, doubtful: Doubtful, now_ms: int) -> Considered:
-    candidate, settings = doubtful.candidate, catalogue.settings.breaker
+def _doubtful(catalogue: Catalogue, router: Router, doubtful: Doubtful, pool: Pool, now_ms: int) -> Considered:
+    candidate = doubtful.candidate
+    found = Considered(candidate.node_id, candidate.layer, candidate.site)
+    if pool.placement is not None and not pool.placement.allows(candidate.layer, candidate.labels):
+        return found._replace(ruled_out="its placement does not allow it, and a circuit is open")
+    if router.gets_trial(doubtful, pool, now_ms):
+        return found._replace(why="RECOVERING: the next attempt that may fail is its trial")
+    return found._replace(ruled_out=_open_why(catalogue, doubtful, now_ms))
+
+
+def _open_why(catalogue: Catalogue, doubtful: Doubtful, now_ms: int) -> str:
     circuit = max(doubtful.open_circuits, key=lambda row: row.down_until_ms)
     of = "the node" if circuit.action == WHOLE_NODE else "the action there"
-    if health.health(circuit, now_ms, settings) is Health.DOWN:
+    if health.health(circuit, now_ms, catalogue.settings.breaker) is Health.DOWN:
         left_s = (circuit.down_until_ms - now_ms) / 1000
-        why = f"{of} is DOWN after {circuit.failures} failures, for {left_s:.0f} s more"
-    elif health.may_send(circuit, now_ms, settings):
-        why = f"{of} is RECOVERING: it gets one attempt as a trial next"
-    else:
-        why = f"{of} is RECOVERING: a trial is out"
-    return Considered(candidate.node_id, candidate.layer, candidate.site, ruled_out=why)
+        return f"{of} is DOWN after {circuit.failures} failures, for {left_s:.0f} s more"
+    return f"{of} is RECOVERING: its trial is out, or waits for an attempt that may fail"
 
 
 def _away(catalogue: Catalogue, row: NodeRow, now_ms: int) -> Considered:

@@ -97,7 +97,7 @@ class Nodes:
 
     def explain(self, action: ActionName, *, size_bytes: int = 0) -> Explained:
         """Where an attempt would go now, and why. Raises `UnknownAction`."""
-        return explained(self.catalogue, self._strategies, self.router.placer, action, size_bytes=size_bytes)
+        return explained(self.catalogue, self._strategies, self.router, action, size_bytes=size_bytes)
 
     def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
         """By name; whoever runs them ends when one of them raises, and cancels them before `aclose`."""

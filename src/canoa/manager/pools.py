@@ -98,7 +98,8 @@ class Pools:
                 clear.append(candidate)
         said = self._said(action)
         routing = Routing(said.routing) if said.routing in _ROUTINGS else None
-        return Pool(tuple(clear), tuple(sorted(doubtful, key=self._next_trial_ms)), routing, said.placement)
+        placement = said.placement or None
+        return Pool(tuple(clear), tuple(sorted(doubtful, key=self._next_trial_ms)), routing, placement)
 
     def _said(self, action: ActionName) -> ActionLimits:
         """By the node that registered last: where versions of an app differ, the newest counts."""

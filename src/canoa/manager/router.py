@@ -126,11 +126,11 @@ class Router:
         if placement is not None:
             sites = self._sites(wanted.near) if placement.near else ()
             candidates, moved_why = self.placer.place(asked, pool.clear, placement, avoid=avoid, sites=sites)
-        chosen = self._strategies.of(pool.routing).choose(asked, candidates, avoid=avoid) if candidates else None
+        chosen = self._strategies.choose(pool.routing, asked, candidates, avoid=avoid) if candidates else None
         if chosen is None:
             return None
         is_watched = placement is not None and placement.is_watched
-        self._strategies.sent(pool.routing, asked, chosen, is_watched=is_watched)
+        self._strategies.sent(pool.routing, asked, chosen.candidate.node_id, is_watched=is_watched)
         return _choice(chosen.candidate, f"{chosen.why}, {moved_why}" if moved_why else chosen.why, chosen.context)
 
     def _sites(self, nodes: Sequence[NodeId]) -> frozenset[str]:
@@ -149,8 +149,18 @@ class Router:
             if placement is not None and not placement.allows(candidate.layer, candidate.labels):
                 continue
             if candidate.node_id not in avoid and is_fit(candidate) and self._claim(each, now_ms):
+                self._strategies.sent(wanted.pool.routing, wanted.asked, candidate.node_id)
                 return _choice(candidate, TRIAL_WHY)
         return None
+
+    def gets_trial(self, doubtful: Doubtful, pool: Pool, now_ms: int) -> bool:
+        """Whether the next attempt that may fail goes there, or, where nobody else can have it, any."""
+        if pool.clear and not doubtful.candidate.retries:
+            return False
+        if not all(health.may_send(row, now_ms, self._settings) for row in doubtful.open_circuits):
+            return False
+        with self._lock:
+            return not any(self._is_claimed((row.node_id, row.action), now_ms) for row in doubtful.open_circuits)
 
     def _claim(self, doubtful: Doubtful, now_ms: int) -> bool:
         rows = doubtful.open_circuits

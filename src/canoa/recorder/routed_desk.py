@@ -167,6 +167,8 @@ class RoutedDesk:
 
     async def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
         """Where an attempt would go now, and why."""
+        if size_bytes < 0:
+            raise SettingError(f"size_bytes is {size_bytes}; use 0 or more")
         return showing.explanation(self._manager().explain(action_name(action), size_bytes=size_bytes))
 
     def _manager(self) -> Managing:

@@ -50,8 +50,8 @@ class Starts(Protocol[C_contra, A_co]):
 
 
 class Grouping(Generic[C, A]):
-    """Answers in the order in which the changes came. What was given before `aclose` is still written. `after` hears
-    every change that was posted and written, before whoever posted it does.
+    """Answers in the order in which the changes came, as long as they can be written. What was given before `aclose` is
+    still written. `after` hears every change that was posted and written, before whoever posted it does.
 
     A store with `start` gets what comes first in a turn of the loop at once, and what follows together."""
 

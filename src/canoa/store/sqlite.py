@@ -87,7 +87,8 @@ class SqliteStore(RoutedReads):
             await self._writer.read(partial(bring_up_to_date, path=self._path))
             await self._reader.open()
             await self._writer.read(partial(sqlite_routed.is_as_known, notes=self._notes))
-            self._ahead = Ahead(self._writer, connect(self._path), Syncer(self._path), self._notes)
+            syncer = Syncer(self._path, self._writer.start_checkpoint)
+            self._ahead = Ahead(self._writer, connect(self._path), syncer, self._notes)
         except BaseException:
             await self.aclose()
             raise

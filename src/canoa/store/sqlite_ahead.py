@@ -79,6 +79,9 @@ TOOK_WEIGHT: Final = 0.2
 TRIES: Final = 3
 """To write it all: another program that has written meanwhile makes one of them vain."""
 
+FORGIVEN: Final = 0.9
+"""Of the mean is left with each that went to the thread: so the loop is tried again."""
+
 HERE: Final = 64
 """Such writes, until one goes through the thread: that is where the log is written into the file, which takes long."""
 
@@ -173,7 +176,7 @@ class Ahead:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Nothing is decided and nothing is on its way to disk: whoever else changes tasks or notes does it here."""
+        """Nothing is decided and nothing is being written: whoever else changes tasks or notes does it here."""
         async with self._alone:
             while self._holders:
                 await self._is_free.wait()
@@ -204,7 +207,7 @@ class Ahead:
             self._looking.cancel()
 
     async def _settled(self) -> None:
-        """All that was decided is on disk."""
+        """All that was decided is committed."""
         self._schedule()
         await self._is_idle.wait()
 
@@ -324,11 +327,14 @@ class Ahead:
 
     def _writes_here(self, work: Callable[[sqlite3.Connection], None]) -> bool:
         if self._took_s > QUICK_S or self._written_here >= HERE:
+            self._took_s *= FORGIVEN
             return False
+        began_s = monotonic()
         try:
             self._writer.write_here(work)
         except Busy:
             return False
+        self._took_s += TOOK_WEIGHT * (monotonic() - began_s - self._took_s)
         self._written_here += 1
         return True
 
@@ -354,7 +360,7 @@ class Ahead:
             self._spoil()
 
     def _tell(self, flight: Flight) -> None:
-        """The answers, in the order of the flights."""
+        """The answers, as soon as they are on disk."""
         if flight.is_on_disk and self._syncer.is_idle:
             _tell_all(flight.batches, None)
             return
@@ -364,8 +370,6 @@ class Ahead:
     def _settle(self, flight: Flight, *, has_rows: bool) -> None:
         self._trouble = None
         self._is_sound = self._is_sound or has_rows  # a transaction without any says nothing about the disk
-        if flight.is_small:
-            self._took_s += TOOK_WEIGHT * (monotonic() - self._began_s - self._took_s)
         flight.ledger.settle(now_s=self._began_s)
         self._notes.unwritten.wrote(flight.sends, flight.running)
         if self._notes.unwritten and self._looking is None:

@@ -116,6 +116,12 @@ class SqliteLink:
             raise Busy if _code(exc) == sqlite3.SQLITE_BUSY else self.explained(exc) from exc
         self.writes.done += 1
 
+    def start_checkpoint(self, on_end: Callable[[Exception | None], None]) -> None:
+        """Write all of the log into the file, and that to disk. `on_end` hears, on the event loop, why not."""
+        if self._thread is None:
+            raise self._closed()
+        self._thread.start(lambda: checkpoint(self._patient()), lambda _, error: on_end(error))
+
     def start_growing(self) -> None:
         """The log, in the thread, should nobody else write meanwhile: it would grow by itself, too."""
         if self._thread is not None:
@@ -190,6 +196,13 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def checkpoint(connection: sqlite3.Connection) -> None:
+    """Raises where somebody who reads or writes is in the way."""
+    is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+    if is_busy:
+        raise Busy("the log is in use")
 
 
 def grow_log(connection: sqlite3.Connection) -> None:

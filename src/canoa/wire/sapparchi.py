@@ -73,13 +73,14 @@ class RegistrationAck(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     actions: list[str]  # those that were accepted
 
 
-class ActionLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An action's `parameters`, with what Canoa adds to them."""
+class ActionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """An action's `parameters`, with what Canoa adds to them. What is not said is left out: then others that know less
+    write down the same."""
 
     timeout: int | None = 30_000  # milliseconds of one attempt
     retry: int = 3
-    routing: str = ""  # a `Routing`; whatever a manager does not know is as good as nothing
-    placement: Placement | None = None  # which nodes it may have
+    routing: str | msgspec.UnsetType = msgspec.UNSET  # a `Routing`; what a manager does not know is as good as nothing
+    placement: Placement | msgspec.UnsetType = msgspec.UNSET  # which nodes it may have
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -286,7 +286,10 @@ def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
 def _limits(policy: Policy) -> ActionLimits:
     timeout_ms = None if policy.timeout_s is None else max(1, round(policy.timeout_s * 1000))
     return ActionLimits(
-        timeout=timeout_ms, retry=policy.retries, routing=policy.routing or "", placement=policy.placement
+        timeout=timeout_ms,
+        retry=policy.retries,
+        routing=policy.routing or msgspec.UNSET,
+        placement=policy.placement or msgspec.UNSET,
     )
 
 

@@ -19,7 +19,7 @@ DOWN_MS = 60_000
 
 def told(site: Site) -> list[tuple[str, str]]:
     """Every node with what is said about it, in order."""
-    found = explained(site.catalogue, site.strategies, site.router.placer, RESIZE)
+    found = explained(site.catalogue, site.strategies, site.router, RESIZE)
     return [(each.node_id, each.ruled_out or each.why) for each in found.considered]
 
 
@@ -56,8 +56,8 @@ def test_what_rules_a_node_out_is_said() -> None:
     )
 
     assert told(site) == [
+        ("ill", "RECOVERING: the next attempt that may fail is its trial"),
         ("fit", "its turn is next"),
-        ("ill", "the action there is RECOVERING: it gets one attempt as a trial next"),
         ("down", "the node is DOWN after 3 failures, for 60 s more"),
         ("left", "it left"),
         ("mute", "silent: no sign of life for too long"),
@@ -70,14 +70,34 @@ def test_a_trial_that_is_out_is_said() -> None:
     now_ms = site.catalogue.now_ms()
     site.catalogue.take_breakers([circuit("a", down_until_ms=1, trial_ms=now_ms)])
 
-    assert told(site) == [("a", "the node is RECOVERING: a trial is out")]
+    assert told(site) == [("a", "the node is RECOVERING: its trial is out, or waits for an attempt that may fail")]
+
+
+def test_a_trial_that_is_due_is_where_the_next_attempt_goes() -> None:
+    site = Site(node("a"), node("b"))
+    site.catalogue.take_breakers([circuit("b", down_until_ms=1), circuit("b", action=RESIZE, down_until_ms=2)])
+
+    assert told(site)[0] == ("b", "RECOVERING: the next attempt that may fail is its trial")
+    assert site.choose().node_id == "b"
+    assert told(site)[0] == ("a", "its turn is next")
+    assert site.choose().node_id == "a"
+
+
+def test_of_two_open_circuits_both_must_let_a_trial_through() -> None:
+    site = Site(node("a"), node("b"))
+    now_ms = site.catalogue.now_ms()
+    site.catalogue.take_breakers(
+        [circuit("b", down_until_ms=1, trial_ms=now_ms), circuit("b", action=RESIZE, down_until_ms=2)]
+    )
+
+    assert told(site)[0] == ("a", "its turn is next")
 
 
 def test_what_was_learnt_is_said_in_milliseconds() -> None:
     site = Site(*(node(name, limits={RESIZE: LEARNED}) for name in "ab"))
     site.run(200, {"a": 80, "b": 10})
 
-    found = explained(site.catalogue, site.strategies, site.router.placer, RESIZE)
+    found = explained(site.catalogue, site.strategies, site.router, RESIZE)
 
     assert found.routing is Routing.LEARNED
     best, other = found.considered
@@ -90,7 +110,7 @@ def test_an_action_that_nobody_ever_offered_is_unknown() -> None:
     site = Site(node("a"))
 
     with pytest.raises(UnknownAction):
-        explained(site.catalogue, site.strategies, site.router.placer, PRICE)
+        explained(site.catalogue, site.strategies, site.router, PRICE)
 
 
 def test_what_its_placement_leaves_out_is_said() -> None:

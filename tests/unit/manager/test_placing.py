@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import UNSET
 from tests.unit.manager.test_routing_by_action import Site
 from tests.unit.manager.words import RESIZE, circuit, node
 
@@ -24,7 +25,7 @@ DOWNHILL = Placement(layers=(EDGE, FOG, CLOUD))
 
 def town(placement: Placement | None, **facts: dict[str, Any]) -> Site:
     """One node per layer, and what is said of them besides."""
-    limits = {RESIZE: ActionLimits(placement=placement)}
+    limits = {RESIZE: ActionLimits(placement=placement or UNSET)}
     layers = {"edge": EDGE, "fog": FOG, "cloud": CLOUD}
     return Site(*(node(name, layer=layer, limits=limits, **facts.get(name, {})) for name, layer in layers.items()))
 

@@ -61,7 +61,7 @@ class World:
         choice = self.strategy.choose(Asked(RESIZE, self.now_ms, size_bytes), self.candidates, avoid=NOBODY)
         assert choice is not None
         node_id = choice.candidate.node_id
-        self.traffic.sent(node_id, self.now_ms)
+        self.traffic.sent(RESIZE, node_id, self.now_ms)
         took_ms = 1 if node_id in self.failing else self.took_ms[node_id]
         self.now_ms += took_ms
         is_ok = node_id not in self.failing
@@ -100,7 +100,7 @@ def test_a_choice_among_a_thousand_nodes_takes_at_most_100_microseconds(make: Ca
     traffic = Traffic()
     strategy, candidates, avoid = make(traffic), crowd(1000), frozenset({NodeId("n0500")})
     for number, each in enumerate(candidates):  # all of them known
-        traffic.sent(each.node_id, NOW_MS)
+        traffic.sent(RESIZE, each.node_id, NOW_MS)
         traffic.ended(RESIZE, each.node_id, took_ms=number, now_ms=NOW_MS)
         strategy.learn(Seen(RESIZE, each, NOW_MS, took_ms=number, context=(1.0, 0.5, 0.5, 0.5)))
 
@@ -132,7 +132,7 @@ def test_whoever_is_slow_gets_less(make: Callable[[Traffic], Strategy]) -> None:
         choice = world.strategy.choose(Asked(RESIZE, world.now_ms), world.candidates, avoid=NOBODY)
         assert choice is not None
         name = choice.candidate.node_id
-        world.traffic.sent(NodeId(name), world.now_ms)
+        world.traffic.sent(RESIZE, NodeId(name), world.now_ms)
         ends.append((world.now_ms + world.took_ms[name], name, choice.context))
         chosen[name] += 1
 
@@ -146,20 +146,21 @@ def test_the_least_loaded_is_whoever_has_least_to_do_and_then_whoever_says_so() 
     traffic = Traffic()
     strategy = LeastLoaded(traffic, seed=1)
     for _ in range(3):
-        traffic.sent(NodeId("a"), NOW_MS)
+        traffic.sent(RESIZE, NodeId("a"), NOW_MS)
     candidates = [candidate("a"), candidate("b", load=0.9), candidate("c", load=0.1)]
 
     choice = strategy.choose(Asked(RESIZE, NOW_MS), candidates, avoid=NOBODY)
 
     assert choice is not None
     assert (choice.candidate.node_id, choice.why) == ("c", "least loaded of 3: 0 out, and says 10% load")
+    assert strategy.rate(Asked(RESIZE, NOW_MS), candidates)[0].candidate.node_id == "c"
 
 
 def test_what_is_out_is_forgotten_after_a_while_since_others_may_hear_its_end() -> None:
     traffic = Traffic()
     traffic.ended(RESIZE, NodeId("a"), took_ms=100, now_ms=NOW_MS)
     for _ in range(10):
-        traffic.sent(NodeId("a"), NOW_MS)
+        traffic.sent(RESIZE, NodeId("a"), NOW_MS)
 
     assert traffic.out(NodeId("a"), NOW_MS) == 10
     assert 9 < traffic.out(NodeId("a"), NOW_MS + 100) < 10
@@ -177,15 +178,15 @@ def test_ends_of_what_others_sent_make_nobody_owe_less_than_nothing() -> None:
 def test_a_node_is_at_least_as_slow_as_the_oldest_answer_that_it_owes() -> None:
     traffic = Traffic()
     node_id = NodeId("a")
-    traffic.sent(node_id, NOW_MS)
+    traffic.sent(RESIZE, node_id, NOW_MS)
     traffic.ended(RESIZE, node_id, took_ms=10, now_ms=NOW_MS + 10)
-    assert traffic.out_and_oldest_ms(node_id, NOW_MS + 5_000) == (0, 0)
+    assert traffic.out_and_oldest_ms(RESIZE, node_id, NOW_MS + 5_000) == (0, 0)
 
     for at_ms in (5_000, 5_100, 5_200):
-        traffic.sent(node_id, NOW_MS + at_ms)
+        traffic.sent(RESIZE, node_id, NOW_MS + at_ms)
     traffic.ended(RESIZE, node_id, took_ms=200, now_ms=NOW_MS + 5_200)
 
-    _, oldest_ms = traffic.out_and_oldest_ms(node_id, NOW_MS + 5_600)
+    _, oldest_ms = traffic.out_and_oldest_ms(RESIZE, node_id, NOW_MS + 5_600)
     assert oldest_ms == 500
     assert traffic.peak_ms(RESIZE, node_id, NOW_MS + 5_600) == 500
 
@@ -206,13 +207,13 @@ def test_a_node_that_is_gone_is_forgotten() -> None:
     learned = Learned(traffic, seed=1)
     world = World(lambda _: learned, a=10, b=10)
     world.shares(20)
-    traffic.sent(NodeId("a"), NOW_MS)
+    traffic.sent(RESIZE, NodeId("a"), NOW_MS)
 
     for forget in (traffic.forget, learned.forget):
         forget(NodeId("a"))
 
     assert traffic.out(NodeId("a"), NOW_MS) == 0
-    assert ("shop.resize", "a") not in learned._own
+    assert "a" not in learned._own
 
 
 # --- By what was learnt -----------------------------------------------------------------------------------------
@@ -281,3 +282,53 @@ def test_one_knows_why_a_node_was_chosen() -> None:
     assert choice.why.endswith("ms, the best guess of 1")
     assert rated.why.endswith("believed, 0 out")
     assert rated.score == pytest.approx(10, rel=0.2)
+
+
+# --- What must not happen -----------------------------------------------------------------------------------------
+
+
+@STRATEGIES
+def test_whatever_fails_for_ever_a_node_is_still_chosen(make: Callable[[Traffic], Strategy]) -> None:
+    world = World(make, a=10, b=10)
+    world.failing |= {"a", "b"}
+
+    shares = world.shares(3_000)
+
+    assert sum(shares.values()) == 1
+    assert len(world.strategy.rate(Asked(RESIZE, world.now_ms), world.candidates)) == 2
+
+
+@pytest.mark.parametrize("name", ["power of two", "learned"])
+def test_a_new_node_where_all_fail_does_not_get_them_all(name: str) -> None:
+    world = World(MAKERS[name], good=50, fair=50, fine=50, new=50)
+    world.failing.add("new")
+    world.shares(40)
+
+    assert world.shares(200)["new"] < 0.2
+
+
+@LOOKING
+def test_a_crowd_after_a_quiet_time_is_spread(make: Callable[[Traffic], Strategy]) -> None:
+    world = World(make, a=20, b=20)
+    for _ in range(10):
+        world.one()
+        world.now_ms += 60_000
+    chosen: Counter[str] = Counter()
+    for _ in range(200):
+        choice = world.strategy.choose(Asked(RESIZE, world.now_ms), world.candidates, avoid=NOBODY)
+        assert choice is not None
+        world.traffic.sent(RESIZE, choice.candidate.node_id, world.now_ms)
+        chosen[choice.candidate.node_id] += 1
+
+    assert min(chosen["a"], chosen["b"]) > 40
+
+
+@pytest.mark.parametrize("name", ["power of two", "learned"])
+def test_a_long_step_that_is_out_says_nothing_about_a_quick_action(name: str) -> None:
+    world = World(MAKERS[name], big=20, small=500)
+    world.shares(100)
+    world.traffic.ended(PRICE, NodeId("big"), took_ms=300_000, now_ms=world.now_ms)
+    world.traffic.sent(PRICE, NodeId("big"), world.now_ms)
+    world.now_ms += 120_000
+
+    assert world.shares(100)["big"] > 0.6

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sqlite3
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,11 +16,12 @@ from tests.unit.store.desks import Desk, turns
 from canoa.errors import StoreUnreachable
 from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import Verdict
-from canoa.store import sqlite_ahead, sqlite_syncing
+from canoa.store import sqlite_ahead, sqlite_link, sqlite_syncing
 from canoa.store.routed_port import DEFAULT_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from canoa.store.routed_port import Moved
 
@@ -87,24 +91,66 @@ async def test_what_was_sent_before_it_is_on_disk_is_owed_until_the_broker_has_i
     assert desk.count("owed") == 0
 
 
-async def test_a_log_that_cannot_be_brought_to_disk_is_said_and_what_comes_again_changes_nothing(
-    desk: Desk, disk: Disk
+async def test_a_log_that_cannot_be_synced_is_written_into_the_file_before_anybody_is_told(
+    desk: Desk, disk: Disk, tmp_path: Path
 ) -> None:
     disk.error = OSError("the disk is broken")
     beginning = await begun(desk, "a")
-    with pytest.raises(StoreUnreachable, match="the disk is broken"):
-        await desk.moved(answer("a.0.1.1", "x"))
-    with pytest.raises(StoreUnreachable):
-        await beginning
+    (end,) = await desk.moved(answer("a.0.1.1", "x"))
+
+    assert (await beginning)[0].verdict is Verdict.TAKEN
+    assert end.outcome is Outcome.OK
+    shutil.copy(desk.path, tmp_path / "file-alone.db")  # without its log
+    with closing(sqlite3.connect(tmp_path / "file-alone.db")) as file:
+        assert file.execute("SELECT standing FROM tasks").fetchall() == [("ok",)]
+
+
+async def test_a_disk_that_stays_broken_is_said_and_what_comes_again_waits_for_a_good_one(
+    desk: Desk, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: sqlite3.Connection) -> None:
+        raise OSError("still broken")
+
+    monkeypatch.setattr(sqlite_syncing, "MEND_EVERY_S", 0.01)
+    disk.error = OSError("the disk is broken")
+    with monkeypatch.context() as broken:
+        broken.setattr(sqlite_link, "checkpoint", fail)
+        beginning = await begun(desk, "a")
+        with pytest.raises(StoreUnreachable, match="still broken"):
+            await desk.moved(answer("a.0.1.1", "x"))
+        with pytest.raises(StoreUnreachable):
+            await beginning
 
     disk.error = None
+    syncs = disk.syncs
     (again,) = await desk.moved(begin("a"))
     (end_again,) = await desk.moved(answer("a.0.1.1", "x"))
 
     assert (again.verdict, end_again.verdict) == (Verdict.DOUBLE, Verdict.DOUBLE)
+    assert disk.syncs == syncs + 1  # the first was mended instead: a sync alone would prove nothing
 
 
-async def test_whoever_is_in_no_hurry_waits_for_company(desk: Desk, disk: Disk) -> None:
+async def test_a_file_behind_a_link_is_synced_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "store.db").touch()
+    (tmp_path / "store.db").symlink_to(tmp_path / "real" / "store.db")
+    desk = Desk(tmp_path / "store.db")
+    await desk.store.open()
+    desk.store._routed()._took_s = 0.0
+
+    beginning = await begun(desk, "a")
+    (end,) = await desk.moved(answer("a.0.1.1", "x"))
+    await beginning
+    await desk.store.aclose()
+
+    assert end.outcome is Outcome.OK
+
+
+async def test_whoever_is_in_no_hurry_waits_for_company(
+    desk: Desk, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_syncing, "WAIT_S", 1.0)
     told: list[str] = []
 
     def post(name: str) -> None:

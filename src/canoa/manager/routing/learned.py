@@ -2,9 +2,9 @@
 
 The logarithm of the time is a sum: of the node's own level for the action, of what is out there already over the places
 that the node has for it, and of what nodes of one layer and site share, the size of the input and the time of day. All
-of it is uncertain, and drifts. Each choice draws one guess per node from what is believed (Thompson sampling) and takes
-the best: a node that is surely slow gets nothing, one of which little is known gets a try, and what was learnt long ago
-becomes uncertain again.
+of it is uncertain, and levels drift. Each choice draws one guess per node from what is believed (Thompson sampling) and
+takes the best: a node that is surely slow gets nothing, one of which little is known gets a try, and what was learnt
+long ago becomes uncertain again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from canoa.manager.routing.drawing import drawn
 from canoa.manager.routing.drifting import Drifting
 from canoa.manager.routing.port import Chosen, Rated, Strategy
-from canoa.manager.routing.traffic import FAILED_TIMES
+from canoa.manager.routing.traffic import FAILED_TIMES, LONGEST_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,12 +50,21 @@ DRIFT_PER_MS: Final = 0.25 / 3_600_000
 """And by itself: where there are few choices, an hour changes a node by half."""
 
 FAILED: Final = log(FAILED_TIMES)
+LONGEST: Final = log(LONGEST_MS)
+LARGEST: Final = log(7 * 86_400_000)
+"""Of a level, and of what is shown: a week."""
+
+MAX_KINDS: Final = 1_000
+"""Actions by layer and site, whose names are others' to choose. Then all begin anew."""
 
 KIND_WEIGHT: Final = 0.02
 """Of one node's level in what is thought of its kind."""
 
 DAY_MS: Final = 86_400_000
 KIB: Final = 1024.0
+
+
+_NOTHING: Final[dict[ActionName, _Own]] = {}
 
 
 class _Own:
@@ -76,7 +85,8 @@ class _Own:
 
     def learn(self, features: tuple[float, float], error: float, *, drift: float) -> None:
         self.model.learn(features, error, drift=drift)
-        self.model.weights[1] = min(MOST_PLACES, max(0.0, self.model.weights[1]))
+        level, places = self.model.weights
+        self.model.weights[:] = min(LARGEST, max(0.0, level)), min(MOST_PLACES, max(0.0, places))
 
 
 class _Kind:
@@ -94,8 +104,9 @@ class _Kind:
 
 
 class _Belief(NamedTuple):
-    """About the logarithm of the milliseconds."""
+    """About the logarithm of the milliseconds. `rank`: the mean, with what it costs others."""
 
+    rank: float
     mean: float
     spread: float
     out: float
@@ -106,7 +117,7 @@ class Learned:
         self._traffic = traffic
         self._random = Random(seed)
         self._lock = threading.Lock()
-        self._own: dict[tuple[ActionName, NodeId], _Own] = {}
+        self._own: dict[NodeId, dict[ActionName, _Own]] = {}
         self._kinds: dict[_Group, _Kind] = {}
         self._choices: dict[ActionName, int] = {}
 
@@ -118,7 +129,7 @@ class Learned:
         with self._lock:
             self._choices[asked.action] = self._choices.get(asked.action, 0) + 1
             beliefs = self._beliefs(asked, looked_at, circumstances)
-        guesses = [self._random.gauss(belief.mean, belief.spread) for belief in beliefs]
+        guesses = [self._random.gauss(belief.rank, belief.spread) for belief in beliefs]
         best = guesses.index(min(guesses))
         why = f"learned: {_in_ms(beliefs[best])}, the best guess of {len(looked_at)}"
         return Chosen(looked_at[best], why, (beliefs[best].out, *circumstances))
@@ -135,7 +146,7 @@ class Learned:
             expected, features = own.expected(out)
             error = log(1 + max(0, seen.took_ms)) - expected - kind.model.mean(circumstances)
             if not seen.is_ok:
-                error = max(error, FAILED)
+                error = max(error, min(FAILED, LONGEST - expected))
             own.learn(features, error, drift=self._drift(seen.action, own, seen.now_ms))
             own.at_choice, own.at_ms = self._choices.get(seen.action, 0), seen.now_ms
             if seen.is_ok:
@@ -145,16 +156,14 @@ class Learned:
         circumstances = _circumstances(asked)
         with self._lock:
             beliefs = self._beliefs(asked, candidates, circumstances)
-        rated = [
-            Rated(each, exp(belief.mean), f"{_in_ms(belief)} believed, {belief.out:.0f} out")
-            for each, belief in zip(candidates, beliefs, strict=True)
+        ranked = sorted(zip(candidates, beliefs, strict=True), key=lambda pair: pair[1].rank)
+        return [
+            Rated(each, _ms(belief.mean), f"{_in_ms(belief)} believed, {belief.out:.0f} out") for each, belief in ranked
         ]
-        return sorted(rated, key=lambda each: each.score)
 
     def forget(self, node_id: NodeId) -> None:
         with self._lock:
-            for key in [key for key in self._own if key[1] == node_id]:
-                del self._own[key]
+            self._own.pop(node_id, None)
 
     # --- Beliefs ------------------------------------------------------------------------------------------
 
@@ -170,32 +179,38 @@ class Learned:
         return beliefs
 
     def _belief(self, asked: Asked, node_id: NodeId, kind: _Kind, by_circumstances: float) -> _Belief:
-        own = self._own.get((asked.action, node_id))
-        out, oldest_ms = self._traffic.out_and_oldest_ms(node_id, asked.now_ms)
+        own = self._own.get(node_id, _NOTHING).get(asked.action)
+        out, oldest_ms = self._traffic.out_and_oldest_ms(asked.action, node_id, asked.now_ms)
+        least = log(1 + oldest_ms) if oldest_ms else 0.0
         if own is None:
-            mean, spread = (kind.level or 0.0) + log(1 + IMPOSED * out), STRANGER_VARIANCE**0.5
-        else:
-            mean, features = own.expected(IMPOSED * out)
-            spread = own.model.spread(features, self._drift(asked.action, own, asked.now_ms))
-        mean += by_circumstances
-        return _Belief(max(mean, log(1 + oldest_ms)) if oldest_ms else mean, spread, out)
+            level, spread = (kind.level or 0.0) + by_circumstances, STRANGER_VARIANCE**0.5
+            return _Belief(max(least, level + log(1 + IMPOSED * out)), max(least, level + log(1 + out)), spread, out)
+        rank, features = own.expected(IMPOSED * out)
+        mean, _ = own.expected(out)
+        spread = own.model.spread(features, self._drift(asked.action, own, asked.now_ms))
+        return _Belief(max(least, rank + by_circumstances), max(least, mean + by_circumstances), spread, out)
 
     def _drift(self, action: ActionName, own: _Own, now_ms: int) -> float:
+        """No more than makes it a stranger again."""
+        if not own.at_ms:
+            return 0.0
         choices = self._choices.get(action, 0) - own.at_choice
-        return choices * DRIFT_PER_CHOICE + max(0, now_ms - own.at_ms) * DRIFT_PER_MS if own.at_ms else 0.0
+        return min(STRANGER_VARIANCE, choices * DRIFT_PER_CHOICE + max(0, now_ms - own.at_ms) * DRIFT_PER_MS)
 
     def _kind_of(self, action: ActionName, candidate: Candidate) -> _Kind:
         group = (action, candidate.layer, candidate.site)
         kind = self._kinds.get(group)
         if kind is None:
+            if len(self._kinds) >= MAX_KINDS:
+                self._kinds.clear()
             kind = self._kinds[group] = _Kind()
         return kind
 
     def _own_of(self, action: ActionName, candidate: Candidate, kind: _Kind) -> _Own:
-        key = (action, candidate.node_id)
-        own = self._own.get(key)
+        of_node = self._own.setdefault(candidate.node_id, {})
+        own = of_node.get(action)
         if own is None:
-            own = self._own[key] = _Own(kind)
+            own = of_node[action] = _Own(kind)
         return own
 
 
@@ -205,7 +220,11 @@ def _circumstances(asked: Asked) -> tuple[float, float, float]:
 
 
 def _in_ms(belief: _Belief) -> str:
-    return f"{exp(belief.mean - belief.spread):.0f} to {exp(belief.mean + belief.spread):.0f} ms"
+    return f"{_ms(belief.mean - belief.spread):.0f} to {_ms(belief.mean + belief.spread):.0f} ms"
+
+
+def _ms(logarithm: float) -> float:
+    return exp(min(logarithm, LARGEST))
 
 
 _port: type[Strategy] = Learned

@@ -29,9 +29,8 @@ class LeastLoaded:
         if not looked_at:
             return None
         rand = self._random.random
-        out, load, _, best = min(
-            ((round(self._out(each, asked)), each.load or 0.0, rand(), each) for each in looked_at),
-            key=lambda rated: rated[:3],
+        (out, load), _, best = min(
+            ((self._load(each, asked), rand(), each) for each in looked_at), key=lambda rated: rated[:2]
         )
         says = "" if not load else f", and says {load:.0%} load"
         return Chosen(best, f"least loaded of {len(looked_at)}: {out} out{says}")
@@ -40,11 +39,11 @@ class LeastLoaded:
         """Nothing: what is out is counted for all strategies."""
 
     def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
-        rated = [Rated(each, out := self._out(each, asked), f"{out:.0f} out") for each in candidates]
-        return sorted(rated, key=lambda each: (each.score, each.candidate.load or 0.0))
+        rated = sorted(((self._load(each, asked), each) for each in candidates), key=lambda pair: pair[0])
+        return [Rated(each, out, f"{out} out, and says {load:.0%} load") for (out, load), each in rated]
 
-    def _out(self, candidate: Candidate, asked: Asked) -> float:
-        return self._traffic.out(candidate.node_id, asked.now_ms)
+    def _load(self, candidate: Candidate, asked: Asked) -> tuple[int, float]:
+        return round(self._traffic.out(candidate.node_id, asked.now_ms)), candidate.load or 0.0
 
 
 _port: type[Strategy] = LeastLoaded

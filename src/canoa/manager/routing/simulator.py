@@ -116,7 +116,7 @@ def simulate(given: World, make: Callable[[Traffic], Strategy]) -> Run:
         choice = strategy.choose(asked, candidates, avoid=frozenset())
         assert choice is not None
         node_id = choice.candidate.node_id
-        traffic.sent(node_id, now_ms)
+        traffic.sent(ACTION, node_id, now_ms)
         end_ms = by_id[node_id].take(request)
         took_ms = end_ms - request.at_ms
         seen = Seen(ACTION, choice.candidate, round(end_ms), round(took_ms), context=choice.context)

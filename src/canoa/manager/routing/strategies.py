@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from canoa.logs import get_logger
 from canoa.manager.routing.learned import Learned
 from canoa.manager.routing.least_loaded import LeastLoaded
 from canoa.manager.routing.port import Candidate, Seen
@@ -13,9 +14,13 @@ from canoa.manager.routing.traffic import Traffic
 from canoa.vocabulary import Routing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from canoa.manager.routing.port import Asked, Chosen, Strategy
     from canoa.store.routed_port import Moved, NodeRow
-    from canoa.vocabulary import ActionName, NodeId
+    from canoa.vocabulary import NodeId
+
+log = get_logger(__name__)
 
 
 class Strategies:
@@ -24,7 +29,7 @@ class Strategies:
     def __init__(self, default: Routing = Routing.ROUND_ROBIN, *, start: int = 0, seed: int | None = None) -> None:
         self.traffic = Traffic()
         self._default = default
-        self._counted: set[ActionName] = set()
+        self._is_counting = False
         self._learned = Learned(self.traffic, seed=seed)
         self._by_name: dict[Routing, Strategy] = {
             Routing.ROUND_ROBIN: RoundRobin(start),
@@ -36,18 +41,29 @@ class Strategies:
     def of(self, wanted: Routing | None) -> Strategy:
         return self._by_name[wanted or self._default]
 
+    def choose(
+        self, wanted: Routing | None, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]
+    ) -> Chosen | None:
+        """By the strategy that is wanted. One that fails must not keep steps from their nodes: then by turns."""
+        try:
+            return self.of(wanted).choose(asked, candidates, avoid=avoid)
+        except Exception:
+            log.exception("strategy_failed", action=asked.action, routing=self.name(wanted).value)
+            return self._by_name[Routing.ROUND_ROBIN].choose(asked, candidates, avoid=avoid)
+
     def name(self, wanted: Routing | None) -> Routing:
         return wanted or self._default
 
-    def sent(self, wanted: Routing | None, asked: Asked, chosen: Chosen, *, is_watched: bool = False) -> None:
-        """Counted where it matters: round robin does not look. `is_watched`: somebody else does."""
+    def sent(self, wanted: Routing | None, asked: Asked, node_id: NodeId, *, is_watched: bool = False) -> None:
+        """Counted once somebody looks: round robin does not. `is_watched`: others do."""
         if is_watched or self.name(wanted) is not Routing.ROUND_ROBIN:
-            self._counted.add(asked.action)
-            self.traffic.sent(chosen.candidate.node_id, asked.now_ms)
+            self._is_counting = True
+        if self._is_counting:
+            self.traffic.sent(asked.action, node_id, asked.now_ms)
 
     def ended(self, wanted: Routing | None, row: NodeRow, moved: Moved, *, is_ok: bool, now_ms: int) -> None:
         """An attempt at that node."""
-        if moved.action is None or moved.action not in self._counted:
+        if moved.action is None or not self._is_counting:
             return
         self.traffic.ended(moved.action, row.node_id, took_ms=moved.took_ms, is_ok=is_ok, now_ms=now_ms)
         candidate = Candidate(node_id=row.node_id, layer=row.layer, site=row.site)
