@@ -105,10 +105,10 @@ def test_a_choice_among_a_thousand_nodes_takes_at_most_100_microseconds(make: Ca
         strategy.learn(Seen(RESIZE, each, NOW_MS, took_ms=number, context=(1.0, 0.5, 0.5, 0.5)))
 
     def took_us(rounds: int = 500) -> float:
-        began_s = time.perf_counter()
+        began_s = time.thread_time()  # what others do on this machine is not its fault
         for number in range(rounds):
             strategy.choose(Asked(RESIZE, NOW_MS + number), candidates, avoid=avoid)
-        return (time.perf_counter() - began_s) / rounds * 1e6
+        return (time.thread_time() - began_s) / rounds * 1e6
 
     best_us = min(took_us() for _ in range(5))
     print(f"{type(strategy).__name__}: {best_us:.1f} µs")

@@ -77,11 +77,11 @@ class _Own:
         self.model = Drifting((level, 0.0), (variance, 1.0), noise=0.1, is_level=True)
         self.at_choice = self.at_ms = 0  # when something was learnt
 
-    def expected(self, out: float) -> tuple[float, tuple[float, float]]:
-        """With so much out there, and how that changes with level and places."""
+    def expected(self, out: float) -> tuple[float, float, tuple[float, float]]:
+        """With so much out there; the same with what it imposes; and how that changes with level and places."""
         level, places = self.model.weights
         waiting = out * exp(-places)
-        return level + log(1 + waiting), (1.0, -waiting / (1 + waiting))
+        return level + log(1 + waiting), level + log(1 + IMPOSED * waiting), (1.0, -waiting / (1 + waiting))
 
     def learn(self, features: tuple[float, float], error: float, *, drift: float) -> None:
         self.model.learn(features, error, drift=drift)
@@ -143,7 +143,7 @@ class Learned:
         with self._lock:
             kind = self._kind_of(seen.action, seen.candidate)
             own = self._own_of(seen.action, seen.candidate, kind)
-            expected, features = own.expected(out)
+            expected, _, features = own.expected(out)
             error = log(1 + max(0, seen.took_ms)) - expected - kind.model.mean(circumstances)
             if not seen.is_ok:
                 error = max(error, min(FAILED, LONGEST - expected))
@@ -185,8 +185,7 @@ class Learned:
         if own is None:
             level, spread = (kind.level or 0.0) + by_circumstances, STRANGER_VARIANCE**0.5
             return _Belief(max(least, level + log(1 + IMPOSED * out)), max(least, level + log(1 + out)), spread, out)
-        rank, features = own.expected(IMPOSED * out)
-        mean, _ = own.expected(out)
+        mean, rank, features = own.expected(out)
         spread = own.model.spread(features, self._drift(asked.action, own, asked.now_ms))
         return _Belief(max(least, rank + by_circumstances), max(least, mean + by_circumstances), spread, out)
 
