@@ -145,6 +145,11 @@ def node_queue(node_id: str, *, expires_s: float | None = None) -> list[Declarat
     ]
 
 
+def node_topic_key(node_id: str) -> str:
+    """On `amq.topic`: MQTT's `sapparchi/node/<nodeId>/in`, as the broker translates it."""
+    return f"sapparchi.node.{node_id}.in"
+
+
 def heartbeat_queue_name(node_id: str, instance: str) -> str:
     """Of one start of a node: two that claim one id must not hear each other's answers."""
     return f"canoa.heartbeat.{node_id}.{instance}"

@@ -14,7 +14,7 @@ from canoa.clock import SystemClock
 from canoa.execution import health
 from canoa.manager.pools import WHOLE_NODE, Pools
 from canoa.manager.silence import Signs
-from canoa.store.routed_port import AMQP
+from canoa.store.routed_port import AMQP, REACHABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -94,7 +94,7 @@ class Catalogue:
             self.known_actions |= offered(row)
 
     def _put_into_pools(self, row: NodeRow) -> None:
-        if row.protocol == AMQP:
+        if row.protocol in REACHABLE:
             self.pools.put(row)
         else:  # nothing can be sent to it yet
             self.pools.remove(row.node_id)
@@ -109,6 +109,10 @@ class Catalogue:
     def takes_bundles(self, node_id: NodeId) -> bool:
         row = self.rows.get(node_id)
         return row is not None and row.takes_bundles
+
+    def protocol(self, node_id: NodeId) -> str:
+        row = self.rows.get(node_id)
+        return AMQP if row is None else row.protocol
 
     def learnt_s_ago(self, node_id: NodeId) -> float:
         """Since its row came into this copy."""
@@ -162,7 +166,7 @@ class Catalogue:
         """A `Presence`, or else its `Health`."""
         if not row.actions:
             return Presence.LEFT
-        if row.protocol != AMQP:
+        if row.protocol not in REACHABLE:
             return Presence.UNREACHABLE
         if row.node_id in self._silent:
             return Presence.SILENT
@@ -176,4 +180,4 @@ class Catalogue:
 
 def offered(row: NodeRow) -> frozenset[ActionName]:
     """What it offers, or did before it left: the limits of that stay in its row. Nothing, where nothing can be sent."""
-    return frozenset(row.actions) | row.limits.keys() if row.protocol == AMQP else frozenset()
+    return frozenset(row.actions) | row.limits.keys() if row.protocol in REACHABLE else frozenset()

@@ -16,7 +16,7 @@ import msgspec
 from canoa.errors import PayloadTooLarge, SettingError, Undecodable, WrongUse
 from canoa.execution.placement import check_labels
 from canoa.manager.reading import unpacked
-from canoa.store.routed_port import AMQP, HTTP, NodeRow
+from canoa.store.routed_port import AMQP, HTTP, MQTT, NodeRow
 from canoa.urn import action_name
 from canoa.vocabulary import ActionName, NodeId
 from canoa.wire import sapparchi
@@ -113,13 +113,20 @@ def _row(
         site=_text(headers.get(sapparchi.SITE)),
         type=said.type or "",
         endpoint=said.endpoint or "",
-        protocol=AMQP if said.node_id else HTTP,
+        protocol=_protocol(said, headers),
         instance=_text(headers.get(sapparchi.INSTANCE)),
         limits=_limits(headers.get(sapparchi.LIMITS), actions),
         takes_bundles=headers.get(sapparchi.BUNDLES) is True,
         labels=_labels(headers.get(sapparchi.LABELS)),
     )
     return msgspec.structs.replace(row, fingerprint=fingerprint(row), load=_load(headers.get(sapparchi.LOAD)))
+
+
+def _protocol(said: Registration, headers: Mapping[str, HeaderValue]) -> str:
+    """By which it can be reached: it listens where it spoke."""
+    if not said.node_id:
+        return HTTP
+    return MQTT if sapparchi.BY_MQTT in headers else AMQP
 
 
 def fingerprint(row: NodeRow) -> str:

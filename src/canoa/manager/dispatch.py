@@ -38,8 +38,8 @@ PAGE: Final = 500
 
 
 class Dispatch:
-    """`on_moved` hears of moves that were written. `takes_bundles`: whether a node does. `owner`: which manager this
-    is."""
+    """`on_moved` hears of moves that were written. `takes_bundles`: whether a node does. `protocol`: by which it is
+    reached. `owner`: which manager this is."""
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class Dispatch:
         events: Events,
         on_moved: Callable[[Sequence[tuple[Move, Moved]]], None],
         takes_bundles: Callable[[NodeId], bool],
+        protocol: Callable[[NodeId], str],
         owner: str,
         steps: StepSettings,
         limit_bytes: int,
@@ -64,7 +65,9 @@ class Dispatch:
         self.moving = Moving(
             store, route, self._after, ahead=lambda attempts: self.sender.send(attempts), settings=steps
         )
-        self.sender = Sender(broker, store, self.moving, stats=self.stats, takes_bundles=takes_bundles)
+        self.sender = Sender(
+            broker, store, self.moving, stats=self.stats, takes_bundles=takes_bundles, protocol=protocol
+        )
         self.answers = Answers(self.moving, self.sender, stats=self.stats, limit_bytes=limit_bytes)
         self.intake = Intake(
             store,

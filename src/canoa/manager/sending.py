@@ -12,6 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from canoa.broker import topology
 from canoa.broker.port import Publication
 from canoa.broker.posting import is_hopeless, post
@@ -21,7 +23,7 @@ from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import StepEnd, StepLost
 from canoa.logs import get_logger
 from canoa.repeating import REPEAT_AFTER_S, is_lasting
-from canoa.store.routed_port import HOLD_OWED_MS
+from canoa.store.routed_port import HOLD_OWED_MS, MQTT
 from canoa.vocabulary import NodeId, TaskId
 from canoa.wire import sapparchi
 from canoa.wire.bundle import packed
@@ -52,7 +54,7 @@ than it gives must not fill our memory."""
 
 
 class Sender:
-    """`takes_bundles`: whether a node does."""
+    """`takes_bundles`: whether a node does. `protocol`: by which a node is reached."""
 
     def __init__(
         self,
@@ -62,12 +64,14 @@ class Sender:
         *,
         stats: ManagerStats,
         takes_bundles: Callable[[NodeId], bool],
+        protocol: Callable[[NodeId], str],
     ) -> None:
         self._broker = broker
         self._store = store
         self._moving = moving
         self._stats = stats
         self._takes_bundles = takes_bundles
+        self._protocol = protocol
         self._loop = asyncio.get_running_loop()
         self._in_hand: dict[str, float] = {}  # until when it is tried, by the loop's clock
         self._outgoing: list[Owed] = []
@@ -152,7 +156,7 @@ class Sender:
     def _bundles_to(self, publication: Publication) -> str | None:
         """The queue by which bundles reach whoever this is for; None: it goes alone, as published."""
         if publication.exchange == topology.NODE_UNICAST:
-            node_id = NodeId(str(publication.message.headers.get(sapparchi.NODE_ID)))
+            node_id = _node_of(publication)
             return topology.node_queue_name(node_id) if self._takes_bundles(node_id) else None
         is_reply = not publication.exchange and publication.key.startswith(topology.REPLY_PREFIX)
         return publication.key if is_reply else None
@@ -169,7 +173,18 @@ class Sender:
                 post(self._broker, publication, partial(self._on_outcome, together), later=True)
 
     def _post_alone(self, owed: Owed) -> None:
-        post(self._broker, owed.publication, partial(self._on_outcome, [owed]), later=True)
+        post(self._broker, self._addressed(owed.publication), partial(self._on_outcome, [owed]), later=True)
+
+    def _addressed(self, publication: Publication) -> Publication:
+        """As it stands, or to the topic that a node on MQTT listens to: mandatory as well, so it is known at once
+        whether anybody does."""
+        if publication.exchange != topology.NODE_UNICAST:
+            return publication
+        node_id = _node_of(publication)
+        if self._protocol(node_id) != MQTT:
+            return publication
+        key = topology.node_topic_key(node_id)
+        return msgspec.structs.replace(publication, exchange=topology.AMQ_TOPIC, key=key)
 
     def _on_outcome(self, owed: Sequence[Owed], outcome: PublishOutcome) -> None:
         if outcome is None:
@@ -231,3 +246,7 @@ class Sender:
             self._all_sent.set()
         while self._held_back and len(self._in_hand) < MAX_IN_HAND:
             self._held_back.popleft()()
+
+
+def _node_of(publication: Publication) -> NodeId:
+    return NodeId(str(publication.message.headers.get(sapparchi.NODE_ID)))

@@ -71,6 +71,7 @@ class Manager:
             events=events,
             on_moved=self.nodes.on_moved,
             takes_bundles=self.nodes.catalogue.takes_bundles,
+            protocol=self.nodes.catalogue.protocol,
             owner=self.id,
             steps=settings.steps,
             limit_bytes=settings.limit_bytes,

@@ -18,7 +18,7 @@ from canoa.recorder.routed_views import (
     StepView,
     StoryView,
 )
-from canoa.store.routed_port import AMQP
+from canoa.store.routed_port import REACHABLE
 from canoa.urn import action_urn, task_urn
 from canoa.wire.sapparchi import ActionLimits
 
@@ -142,7 +142,7 @@ def nodes(
 def _state(row: NodeRow, now_ms: int, silent_after_s: float) -> str:
     if not row.actions:
         return LEFT
-    if row.protocol != AMQP:
+    if row.protocol not in REACHABLE:
         return UNREACHABLE
     return SILENT if now_ms - row.seen_ms > silent_after_s * 1000 else HERE
 

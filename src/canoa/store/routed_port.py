@@ -109,7 +109,9 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 AMQP: Final = "AMQP"
+MQTT: Final = "MQTT"  # through a broker that translates topics into keys: what it subscribed to is a queue there
 HTTP: Final = "HTTP"  # an endpoint and no queue: it is known, and nothing can be sent to it yet
+REACHABLE: Final = frozenset({AMQP, MQTT})
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

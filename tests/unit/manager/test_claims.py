@@ -102,9 +102,21 @@ def test_the_same_action_named_twice_is_not_strange() -> None:
     assert (claim.row.actions, claim.strange) == ((RESIZE,), 0)
 
 
-def test_headers_say_site_instance_limits_and_load() -> None:
+@pytest.mark.parametrize(
+    ("name", "headers", "protocol"),
+    [("gw-7", {}, "AMQP"), ("gw-7", {sapparchi.BY_MQTT: 1}, "MQTT"), (None, {sapparchi.BY_MQTT: 1}, "HTTP")],
+)
+def test_a_node_is_reached_where_it_spoke(name: Any, headers: dict[str, Any], protocol: str) -> None:
+    claim = read_claim(registration(name, headers=headers))
+
+    assert isinstance(claim, Claim)
+    assert claim.row.protocol == protocol
+
+
+def test_headers_say_site_instance_limits_labels_and_load() -> None:
     limits = json.dumps({"urn:sapparchi:Action:shop.resize": {"timeout": 5000, "retry": 1}})
-    said = {sapparchi.SITE: "natal", sapparchi.LIMITS: limits, sapparchi.LOAD: 0.5}
+    labels = json.dumps({"gpu": "yes"})
+    said = {sapparchi.SITE: "natal", sapparchi.LIMITS: limits, sapparchi.LOAD: 0.5, sapparchi.LABELS: labels}
 
     claim = read_claim(registration(instance="i1", headers=said))
 
@@ -112,6 +124,27 @@ def test_headers_say_site_instance_limits_and_load() -> None:
     row = claim.row
     assert (row.site, row.instance, row.load) == ("natal", "i1", 0.5)
     assert row.limits == {RESIZE: ActionLimits(timeout=5000, retry=1)}
+    assert row.labels == {"gpu": "yes"}
+
+
+@pytest.mark.parametrize("labels", ["{", '{"gpu": 1}', '{"": "x"}', json.dumps({"x": "y" * 64}), "[]", 7])
+def test_labels_that_make_no_sense_are_as_if_not_said(labels: Any) -> None:
+    claim = read_claim(registration(headers={sapparchi.LABELS: labels}))
+
+    assert isinstance(claim, Claim)
+    assert claim.row.labels == {}
+
+
+@pytest.mark.parametrize(
+    "placement", [{"layers": ["SKY"]}, {"spill_queue": -1}, {"labels": {"": "x"}}, {"layers": ["EDGE", "EDGE"]}, 7]
+)
+def test_a_placement_that_makes_no_sense_is_as_if_not_said(placement: object) -> None:
+    limits = json.dumps({"shop.resize": {"placement": placement}})
+
+    claim = read_claim(registration(headers={sapparchi.LIMITS: limits}))
+
+    assert isinstance(claim, Claim)
+    assert claim.row.limits == {}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from canoa.execution.step_moves import StepEnd, StepLost, Verdict
 from canoa.manager import sending
 from canoa.manager.metrics import ManagerStats
 from canoa.manager.sending import Sender
-from canoa.store.routed_port import Moved, Owed
+from canoa.store.routed_port import AMQP, MQTT, Moved, Owed
 from canoa.vocabulary import TaskId
 from canoa.wire import bundle, routed, sapparchi
 
@@ -80,6 +80,7 @@ async def sender(post: Post, moves: Moves) -> Sender:
         moves,  # type: ignore[arg-type]
         stats=ManagerStats(),
         takes_bundles=BUNDLING.__contains__,
+        protocol=lambda _: AMQP,
     )
 
 
@@ -107,6 +108,24 @@ async def test_a_step_for_a_node_without_a_queue_is_lost_to_it(sender: Sender, p
     assert isinstance(move, StepLost)
     assert (move.task_id, move.step, move.attempt, move.send) == ("task", 0, 1, 1)
     assert moves.paid == ["task.0.1.1"]
+
+
+async def test_a_step_for_a_node_on_mqtt_goes_to_its_topic_and_is_lost_where_nobody_subscribed(
+    sender: Sender, post: Post, moves: Moves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "_protocol", lambda _: MQTT)
+    message = Message(body=b"", message_id="task.0.1.1", headers={sapparchi.NODE_ID: "meter-1"})
+    await sent(
+        sender,
+        Owed(key="task.0.1.1", publication=Publication(message=message, exchange=topology.NODE_UNICAST, key="")),
+    )
+    [publication] = post.publications
+    assert (publication.exchange, publication.key) == (topology.AMQ_TOPIC, "sapparchi.node.meter-1.in")
+    assert publication.mandatory
+
+    post.posted[0](Unroutable("no subscription"))
+
+    assert isinstance(moves.moves[0], StepLost)
 
 
 async def test_a_step_that_no_message_can_carry_is_refused(sender: Sender, post: Post, moves: Moves) -> None:
