@@ -38,8 +38,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise SettingError(f"near is {self.near!r:.40}; use 'prefer' or 'require', or leave it out")
         if len(set(self.layers)) < len(self.layers):
             raise SettingError(f"layers {', '.join(self.layers)}: name each of them once")
-        for name, value in (("spill_queue", self.spill_queue), ("spill_p95_s", self.spill_p95_s)):
-            if value is not None and not 0 < value < math.inf:
+        bounds: dict[str, object] = {"spill_queue": self.spill_queue, "spill_p95_s": self.spill_p95_s}
+        for name, value in bounds.items():
+            if value is not None and (not isinstance(value, int | float) or not 0 < value < math.inf):
                 raise SettingError(f"{name} is {value!r}; use a number above 0, or leave it out")
         check_labels(self.labels)
 
@@ -77,8 +78,9 @@ def _layer(text: str) -> Layer:
 def check_labels(labels: Mapping[str, str]) -> None:
     if len(labels) > MAX_LABELS:
         raise SettingError(f"{len(labels)} labels; use {MAX_LABELS} at most")
-    for text in (*labels, *labels.values()):
-        if not 0 < len(text) <= MAX_LABEL_CHARS or not text.isprintable():
+    texts: list[object] = [*labels, *labels.values()]
+    for text in texts:
+        if not isinstance(text, str) or not 0 < len(text) <= MAX_LABEL_CHARS or not text.isprintable():
             raise SettingError(f"label {text!r:.80}: use 1 to {MAX_LABEL_CHARS} characters that can be printed")
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from canoa.execution import rules
 from canoa.execution.outcome import Outcome
+from canoa.execution.plan import FromStep
 from canoa.execution.policy import Policy
 from canoa.execution.step_moves import AttemptRow, StepEnd, StepLost, Verdict
 from canoa.execution.step_records import (
@@ -134,6 +135,7 @@ class Course:
         for step in self.steps:
             if step.state == SENT:
                 self._effect.cancel.append(self._request_id(step))
+                self._free(step)
                 self._close(step, Outcome.CANCELLED.value, now_ms)
                 self._set_ended(step, Outcome.CANCELLED, "the task was cancelled", now_ms=now_ms)
         self._skip([at for at, step in enumerate(self.steps) if step.is_open], now_ms)
@@ -158,6 +160,7 @@ class Course:
         if not self.is_open or step.state != SENT or step.send != send:
             return None
         self._effect = Effect()
+        self._free(step)
         self._close(step, outcome.value, now_ms, error=error)
         self._end(at, outcome, error, now_ms=now_ms)
         return self._finished()
@@ -288,7 +291,7 @@ class Course:
             retries_left=self._retries_left(step),
             size_bytes=self._size_bytes(step.step),
             placement=self.outline.plan.steps[step.step].placement,
-            near=[NodeId(self.steps[place].node_id or "") for place in self.outline.before[step.step]],
+            near=self._sources(step.step),
         )
         if choice is not None:
             self._send(step, choice, now_ms)
@@ -314,6 +317,17 @@ class Course:
         del step.story[:-MAX_STORY]
         self._arm(step, step.limit_ms, now_ms)
         self._effect.sends.append(step.step)
+
+    def _sources(self, at: int) -> Sequence[NodeId]:
+        """The nodes that its input comes from; not those of steps that it only waits for."""
+        before = self.outline.before[at]
+        if not before:
+            return ()
+        arguments = self.outline.plan.steps[at].arguments
+        if arguments is not None:
+            named = {each.step for each in arguments.values() if isinstance(each, FromStep)}
+            before = tuple(place for place in before if self.outline.plan.steps[place].name in named)
+        return [NodeId(self.steps[place].node_id or "") for place in before]
 
     def _size_bytes(self, at: int) -> int:
         before = self.outline.before[at]
@@ -386,6 +400,10 @@ class Course:
             effect.took_ms = max(0, now_ms - last.sent_ms)
             if told.started_ms is not None:
                 effect.queued_ms = max(0, told.started_ms - last.sent_ms)
+
+    def _free(self, step: StepRecord) -> None:
+        """Its node owes nothing any more."""
+        self._effect.freed.append((NodeId(step.node_id or ""), self._action(step.step)))
 
     def _end(self, at: int, outcome: Outcome, error: str | None, *, now_ms: int) -> None:
         self._set_ended(self.steps[at], outcome, error, now_ms=now_ms)

@@ -157,14 +157,23 @@ def _load(value: HeaderValue) -> float | None:
 
 
 def _limits(value: HeaderValue, actions: tuple[ActionName, ...]) -> dict[ActionName, ActionLimits]:
+    """What is wrong with one action's is not the others'."""
     if not isinstance(value, str | bytes) or len(value) > sapparchi.MAX_REGISTRATION_BYTES:
         return {}
     try:
-        said = msgspec.json.decode(value, type=dict[str, ActionLimits])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, SettingError):
+        said = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     by_name = {name.removeprefix("urn:sapparchi:Action:"): limits for name, limits in said.items()}
-    return {action: by_name[action] for action in actions if action in by_name and _is_sane(by_name[action])}
+    read = {action: _limits_of(by_name[action]) for action in actions if action in by_name}
+    return {action: limits for action, limits in read.items() if limits is not None and _is_sane(limits)}
+
+
+def _limits_of(said: msgspec.Raw) -> ActionLimits | None:
+    try:
+        return msgspec.json.decode(said, type=ActionLimits)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, SettingError):
+        return None
 
 
 def _is_sane(limits: ActionLimits) -> bool:

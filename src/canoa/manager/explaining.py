@@ -14,18 +14,15 @@ from canoa.manager.pools import WHOLE_NODE, Pool
 from canoa.manager.routing.port import Asked
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from canoa.execution.placement import Placement
     from canoa.manager.catalogue import Catalogue
-    from canoa.manager.osmosis import Tide
     from canoa.manager.placing import Placer
     from canoa.manager.pools import Doubtful
     from canoa.manager.router import Router
     from canoa.manager.routing.port import Candidate
     from canoa.manager.routing.strategies import Strategies
     from canoa.store.routed_port import NodeRow
-    from canoa.vocabulary import ActionName, NodeId
+    from canoa.vocabulary import ActionName
 
 _AWAY: Final = {
     Presence.SILENT: "silent: no sign of life for too long",
@@ -42,33 +39,28 @@ def explained(
         raise UnknownAction(action)
     now_ms = catalogue.now_ms()
     pool = catalogue.pools.by_action.get(action, Pool())
-    doubtful = [_doubtful(catalogue, router, each, pool, now_ms) for each in pool.doubtful]
-    able = [each for each in doubtful if not each.ruled_out] + _rated(
-        strategies, router.placer, pool, action, now_ms, size_bytes
-    )
+    rated = _rated(strategies, router.placer, pool, Asked(action, now_ms, size_bytes))
+    doubtful = [_doubtful(catalogue, router, each, pool, now_ms, others_can=bool(rated)) for each in pool.doubtful]
+    able = [each for each in doubtful if not each.ruled_out] + rated
     seen = {each.node_id for each in able}
-    elsewhere = [_elsewhere(each, pool.placement, router.placer.tide(action, each.layer), seen) for each in pool.clear]
-    others = [each for each in elsewhere if each is not None] + [each for each in doubtful if each.ruled_out]
+    left_out = [each for each in pool.clear if each.node_id not in seen]
+    placement = pool.placement
+    others = [] if placement is None else [_elsewhere(each, action, placement, router.placer) for each in left_out]
+    others += [each for each in doubtful if each.ruled_out]
     seen |= {each.node_id for each in others}
     others += [_away(catalogue, row, now_ms) for row in _offering(catalogue, action) if row.node_id not in seen]
     return Explained(action, strategies.name(pool.routing), (*able, *others))
 
 
-def _rated(
-    strategies: Strategies, placer: Placer, pool: Pool, action: ActionName, now_ms: int, size_bytes: int
-) -> list[Considered]:
-    asked = Asked(action, now_ms, size_bytes)
+def _rated(strategies: Strategies, placer: Placer, pool: Pool, asked: Asked) -> list[Considered]:
     placed = Placed(pool.clear) if pool.placement is None else placer.place(asked, pool.clear, pool.placement)
     rated = strategies.of(pool.routing).rate(asked, placed.candidates)
     return [Considered(c.node_id, c.layer, c.site, score, why) for c, score, why in rated]
 
 
-def _elsewhere(
-    candidate: Candidate, placement: Placement | None, tide: Tide, seen: Collection[NodeId]
-) -> Considered | None:
+def _elsewhere(candidate: Candidate, action: ActionName, placement: Placement, placer: Placer) -> Considered:
     """A healthy one that the placement leaves out."""
-    if candidate.node_id in seen or placement is None:
-        return None
+    tide = placer.tide(action, candidate.layer, placement)
     if missing := placement.missing(candidate.labels):
         why = f"it has no label {', '.join(missing)}"
     elif placement.layers and candidate.layer not in placement.layers:
@@ -80,12 +72,14 @@ def _elsewhere(
     return Considered(candidate.node_id, candidate.layer, candidate.site, ruled_out=why)
 
 
-def _doubtful(catalogue: Catalogue, router: Router, doubtful: Doubtful, pool: Pool, now_ms: int) -> Considered:
+def _doubtful(
+    catalogue: Catalogue, router: Router, doubtful: Doubtful, pool: Pool, now_ms: int, *, others_can: bool
+) -> Considered:
     candidate = doubtful.candidate
     found = Considered(candidate.node_id, candidate.layer, candidate.site)
     if pool.placement is not None and not pool.placement.allows(candidate.layer, candidate.labels):
         return found._replace(ruled_out="its placement does not allow it, and a circuit is open")
-    if router.gets_trial(doubtful, pool, now_ms):
+    if router.gets_trial(doubtful, now_ms, others_can=others_can):
         return found._replace(why="RECOVERING: the next attempt that may fail is its trial")
     return found._replace(ruled_out=_open_why(catalogue, doubtful, now_ms))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from canoa.manager import osmosis
 from canoa.manager.osmosis import CALM
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from canoa.vocabulary import ActionName, Layer, NodeId
 
     _Groups: TypeAlias = tuple[tuple[Candidate, ...], ...]
+    _Course: TypeAlias = tuple[
+        ActionName, Layer, float | None, float | None, tuple[tuple[str, str], ...], tuple[str, ...]
+    ]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 LOOKED_AT: Final = 16
 """Nodes of a layer whose queues are looked at: more would make a choice slow where there are many."""
@@ -34,7 +40,10 @@ LEAST_ANSWERS: Final = 10
 P95_EVERY_MS: Final = 500
 """How often it is taken: it needs them sorted."""
 
-MAX_CACHED: Final = 1_000
+MAX_CACHED: Final = 200
+"""Placements with the candidates that they allow."""
+
+MAX_REMEMBERED: Final = 10_000
 
 
 class Placed(NamedTuple):
@@ -55,10 +64,10 @@ class Placer:
         self._traffic = traffic
         self._lock = threading.Lock()
         self._known: dict[tuple[ActionName, int], _Known] = {}
-        self._tides: dict[tuple[ActionName, Layer], Tide] = {}
+        self._tides: dict[_Course, Tide] = {}
         self._answers: dict[tuple[ActionName, Layer], deque[tuple[int, int]]] = {}
         self._timed: set[ActionName] = set()  # those whose p95 somebody asked for
-        self._p95s: dict[tuple[ActionName, Layer], tuple[int, float | None]] = {}
+        self._p95s: dict[tuple[ActionName, Layer, int], tuple[int, float | None]] = {}
 
     def place(
         self,
@@ -74,7 +83,7 @@ class Placer:
         able = [near for each in groups if (near := _near(each, placement, sites, avoid))]
         passed: list[str] = []
         for group in able:
-            tide = self._tide(asked, group, placement)
+            tide = self._tide(asked, group, placement, sites)
             if not tide.is_out:
                 return Placed(group, f"since {', '.join(passed)}" if passed else "")
             passed.append(f"{group[0].layer.value} {'is slow' if tide.is_slow else 'has enough to do'}")
@@ -85,11 +94,14 @@ class Placer:
     def ended(self, action: ActionName, layer: Layer, *, took_ms: int | None, now_ms: int) -> None:
         if took_ms is not None and action in self._timed:
             with self._lock:
-                self._answers.setdefault((action, layer), deque(maxlen=ANSWERS)).append((now_ms, took_ms))
+                key = (action, layer)
+                if key not in self._answers:
+                    _put(self._answers, key, deque(maxlen=ANSWERS))
+                self._answers[key].append((now_ms, took_ms))
 
-    def tide(self, action: ActionName, layer: Layer) -> Tide:
-        """As it was when somebody last asked."""
-        return self._tides.get((action, layer), CALM)
+    def tide(self, action: ActionName, layer: Layer, placement: Placement) -> Tide:
+        """As it was when somebody last asked, with this placement and no near site."""
+        return self._tides.get(_course(action, layer, placement, ()), CALM)
 
     # --- Who may ------------------------------------------------------------------------------------------
 
@@ -112,34 +124,51 @@ class Placer:
 
     # --- How a layer is doing -------------------------------------------------------------------------------
 
-    def _tide(self, asked: Asked, group: Sequence[Candidate], placement: Placement) -> Tide:
+    def _tide(self, asked: Asked, group: Sequence[Candidate], placement: Placement, sites: Collection[str]) -> Tide:
         if not placement.is_watched:
             return CALM
-        key = (asked.action, group[0].layer)
+        layer = group[0].layer
+        key = _course(asked.action, layer, placement, sites)
         with self._lock:
             before = tide = self._tides.get(key, CALM)
             if placement.spill_queue is not None:
                 tide = osmosis.filled(tide, self._queue(group, asked.now_ms), placement.spill_queue)
             if placement.spill_p95_s is not None:
                 self._timed.add(asked.action)
-                p95_ms = self._p95_ms(key, asked.now_ms)
+                p95_ms = self._p95_ms((asked.action, layer, tide.since_ms), asked.now_ms)
                 tide = osmosis.slowed(tide, p95_ms, placement.spill_p95_s * 1000, asked.now_ms)
             if tide is not before:
-                self._tides[key] = tide
+                _put(self._tides, key, tide)
         return tide
 
     def _queue(self, group: Sequence[Candidate], now_ms: int) -> float:
         looked_at = group[:: -(-len(group) // LOOKED_AT)]
         return sum(self._traffic.out(each.node_id, now_ms) for each in looked_at) / len(looked_at)
 
-    def _p95_ms(self, key: tuple[ActionName, Layer], now_ms: int) -> float | None:
+    def _p95_ms(self, key: tuple[ActionName, Layer, int], now_ms: int) -> float | None:
+        """Of what was sent since the layer was last thought to be well, or not: what was slow before says nothing."""
+        action, layer, since_ms = key
         at_ms, p95_ms = self._p95s.get(key, (0, None))
         if 0 <= now_ms - at_ms < P95_EVERY_MS:
             return p95_ms
-        lately = sorted(took_ms for at, took_ms in self._answers.get(key, ()) if 0 <= now_ms - at < LATELY_MS)
+        answers = self._answers.get((action, layer), ())
+        lately = sorted(took for at, took in answers if 0 <= now_ms - at < LATELY_MS and at - took >= since_ms)
         p95_ms = lately[int(0.95 * len(lately))] if len(lately) >= LEAST_ANSWERS else None
-        self._p95s[key] = now_ms, p95_ms
+        _put(self._p95s, key, (now_ms, p95_ms))
         return p95_ms
+
+
+def _course(action: ActionName, layer: Layer, placement: Placement, sites: Collection[str]) -> _Course:
+    """What has a tide of its own: other bounds and other nodes are another matter."""
+    near = tuple(sorted(sites)) if placement.near else ()
+    return action, layer, placement.spill_queue, placement.spill_p95_s, tuple(placement.labels.items()), near
+
+
+def _put(known: dict[K, V], key: K, value: V) -> None:
+    """Names are others' to choose: too many of them, and all begin anew."""
+    if len(known) >= MAX_REMEMBERED and key not in known:
+        known.clear()
+    known[key] = value
 
 
 def _near(

@@ -102,10 +102,12 @@ class Pools:
         return Pool(tuple(clear), tuple(sorted(doubtful, key=self._next_trial_ms)), routing, placement)
 
     def _said(self, action: ActionName) -> ActionLimits:
-        """By the node that registered last: where versions of an app differ, the newest counts."""
+        """By the node that registered last, of those that say anything: where versions of an app differ, the newest
+        counts."""
         offering = [self._nodes[node_id] for node_id in self._offering.get(action, ())]
-        newest = max(offering, key=lambda row: (row.registered_ms, row.node_id), default=None)
-        return DEFAULT_LIMITS if newest is None else newest.limits.get(action, DEFAULT_LIMITS)
+        saying = [row for row in offering if action in row.limits]
+        newest = max(saying, key=lambda row: (row.registered_ms, row.node_id), default=None)
+        return DEFAULT_LIMITS if newest is None else newest.limits[action]
 
     def _next_trial_ms(self, each: Doubtful) -> int:
         return max(

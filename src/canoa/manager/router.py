@@ -105,7 +105,9 @@ class Router:
         return None if choice is None else msgspec.structs.replace(choice, why=AGAIN_WHY)
 
     def ended(self, moved: Moved, now_ms: int) -> None:
-        """An attempt, as it was written. On the event loop."""
+        """An attempt, as it was written, or several that were called off. On the event loop."""
+        for node_id, action in moved.freed:
+            self._strategies.freed(action, node_id, now_ms)
         row = self._catalogue.rows.get(moved.node_id) if moved.node_id is not None else None
         if row is not None and moved.action is not None and moved.step_outcome is not None:
             pool = self._catalogue.pools.by_action.get(moved.action, NOBODY)
@@ -141,21 +143,31 @@ class Router:
     # --- Trials -----------------------------------------------------------------------------------------
 
     def _trial(self, wanted: _Wanted, avoid: frozenset[NodeId], is_fit: Callable[[Candidate], bool]) -> Choice | None:
-        now_ms, placement = wanted.asked.now_ms, wanted.placement
-        for each in islice(wanted.pool.doubtful, TRIALS_LOOKED_AT):
+        now_ms = wanted.asked.now_ms
+        for each in islice(filter(self._allowed(wanted), wanted.pool.doubtful), TRIALS_LOOKED_AT):
             if not all(health.may_send(row, now_ms, self._settings) for row in each.open_circuits):
                 return None  # nor any behind it
             candidate = each.candidate
-            if placement is not None and not placement.allows(candidate.layer, candidate.labels):
-                continue
             if candidate.node_id not in avoid and is_fit(candidate) and self._claim(each, now_ms):
                 self._strategies.sent(wanted.pool.routing, wanted.asked, candidate.node_id)
                 return _choice(candidate, TRIAL_WHY)
         return None
 
-    def gets_trial(self, doubtful: Doubtful, pool: Pool, now_ms: int) -> bool:
+    def _allowed(self, wanted: _Wanted) -> Callable[[Doubtful], bool]:
+        placement = wanted.placement
+        if placement is None:
+            return lambda _: True
+        sites = self._sites(wanted.near) if placement.near == "require" else frozenset()
+
+        def is_allowed(doubtful: Doubtful) -> bool:
+            candidate = doubtful.candidate
+            return placement.allows(candidate.layer, candidate.labels) and (not sites or candidate.site in sites)
+
+        return is_allowed
+
+    def gets_trial(self, doubtful: Doubtful, now_ms: int, *, others_can: bool) -> bool:
         """Whether the next attempt that may fail goes there, or, where nobody else can have it, any."""
-        if pool.clear and not doubtful.candidate.retries:
+        if others_can and not doubtful.candidate.retries:
             return False
         if not all(health.may_send(row, now_ms, self._settings) for row in doubtful.open_circuits):
             return False

@@ -101,6 +101,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     step_outcome: str | None = None  # of the step's attempt, if this ended one
     took_ms: int | None = None  # that attempt, from sending to answer, where there was one
     context: tuple[float, ...] = ()  # on which its node was chosen
+    freed: tuple[tuple[NodeId, ActionName], ...] = ()  # attempts that ended without their node: cancelled, or not sent
     due_ms: tuple[int, ...] = ()  # timers that it set
     cancel: tuple[str, ...] = ()  # request ids that nodes need not answer any more
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from canoa.execution.step_moves import Choice, Route
     from canoa.vocabulary import ActionName, NodeId
 
-    Question: TypeAlias = tuple[ActionName, frozenset[NodeId], int | None, int, tuple[NodeId, ...]]
+    Question: TypeAlias = tuple[ActionName, frozenset[NodeId], int | None, bytes | None, tuple[NodeId, ...]]
 
 
 class SameChoices:
@@ -44,7 +46,8 @@ class SameChoices:
         placement: Placement | None = None,
         near: Sequence[NodeId] = (),
     ) -> Choice | None:
-        question = action, avoid, retries_left, id(placement), tuple(near)
+        said = None if placement is None else msgspec.json.encode(placement)
+        question = action, avoid, retries_left, said, tuple(near)
         left = self._left.get(question)
         if left:
             choice = left.popleft()

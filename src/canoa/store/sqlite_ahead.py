@@ -361,7 +361,7 @@ class Ahead:
 
     def _tell(self, flight: Flight) -> None:
         """The answers, as soon as they are on disk."""
-        if flight.is_on_disk and self._syncer.is_idle:
+        if flight.is_on_disk and not self._syncer.is_needed:
             _tell_all(flight.batches, None)
             return
         batches = [each.sent_ahead() for each in flight.batches]

@@ -53,13 +53,14 @@ class Syncer:
         self._timer: asyncio.TimerHandle | None = None
         self._is_broken = False  # the last sync failed, and nothing was mended since
         self._tries = 0
+        self._is_closing = False
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
     @property
-    def is_idle(self) -> bool:
-        """All that it was told of is on disk."""
-        return self._is_idle.is_set()
+    def is_needed(self) -> bool:
+        """Whether also what was synced with its commit must wait: for what came before it, or for a mend."""
+        return self._is_broken or not self._is_idle.is_set()
 
     def start(self, on_synced: OnSynced, *, is_hurried: bool) -> None:
         """It hears, on the event loop and in the order of the calls, that all that was committed before is on disk, or
@@ -71,7 +72,7 @@ class Syncer:
 
     async def aclose(self) -> None:
         """After all that it was told of."""
-        self._is_hurried = True
+        self._is_closing = self._is_hurried = True
         self._schedule()
         await self._is_idle.wait()
         self._thread.end()
@@ -123,7 +124,7 @@ class Syncer:
         if error is None:
             self._is_broken = False
             self._tell(None)
-        elif self._tries < MEND_TRIES:
+        elif self._tries < MEND_TRIES and not self._is_closing:
             self._loop.call_later(MEND_EVERY_S, self._try_to_mend)
         else:
             self._tell(StoreUnreachable(f"{self._log} cannot be brought to disk: {error}"))

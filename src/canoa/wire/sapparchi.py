@@ -81,8 +81,8 @@ class ActionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     timeout: int | None = 30_000  # milliseconds of one attempt
     retry: int = 3
-    routing: str | msgspec.UnsetType = msgspec.UNSET  # a `Routing`; what a manager does not know is as good as nothing
-    placement: Placement | msgspec.UnsetType = msgspec.UNSET  # which nodes it may have
+    routing: str | msgspec.UnsetType | None = msgspec.UNSET  # a `Routing`; one that is not known is as good as none
+    placement: Placement | msgspec.UnsetType | None = msgspec.UNSET  # which nodes it may have
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

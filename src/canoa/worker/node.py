@@ -17,7 +17,7 @@ import msgspec
 from canoa.broker import topology
 from canoa.broker.listeners import listeners
 from canoa.broker.port import HeaderValue, Message, Publication
-from canoa.errors import CanoaError, NodeIdTaken, Undecodable
+from canoa.errors import CanoaError, NodeIdTaken, SettingError, Undecodable
 from canoa.execution.policy import Policy
 from canoa.logs import get_logger
 from canoa.urn import action_urn
@@ -278,6 +278,11 @@ def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
     limits = msgspec.json.encode({action_urn(name): _limits(each) for name, each in identity.policies.items()})
     if len(limits) <= MAX_LIMITS_BYTES:
         headers[sapparchi.LIMITS] = limits.decode()
+    elif any(policy.placement is not None for policy in identity.policies.values()):
+        raise SettingError(
+            f"what {len(identity.policies)} actions say of themselves takes {len(limits):,} bytes, of "
+            f"{MAX_LIMITS_BYTES:,} at most, and placements must be told; offer fewer actions in one worker"
+        )
     else:
         log.warning("limits_not_told", actions=len(identity.policies), remedy="managers use their own for this node")
     return headers

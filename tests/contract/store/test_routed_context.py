@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.contract.store.routed_words import CHAIN, Nodes, answer, begin, lost, move
+from tests.contract.store.routed_words import CHAIN, FACTOR, Nodes, answer, begin, cancel, fan, lost, move
 
 if TYPE_CHECKING:
     from typing import Any
@@ -61,3 +61,11 @@ async def test_a_choice_knows_how_large_the_input_is(store: FullStore) -> None:
     first, second = route.sizes
     assert 0 < first < 100
     assert second == 1002  # with its quotes
+
+
+async def test_a_cancelled_task_says_whose_attempts_nobody_waits_for(store: FullStore) -> None:
+    await move(store, begin("a", fan(3)))
+    await move(store, answer("a.0.1.1", "x"))
+    done = await move(store, cancel("a"))
+
+    assert done.freed == (("gw-7", FACTOR),) * 3

@@ -138,13 +138,14 @@ def test_labels_that_make_no_sense_are_as_if_not_said(labels: Any) -> None:
 @pytest.mark.parametrize(
     "placement", [{"layers": ["SKY"]}, {"spill_queue": -1}, {"labels": {"": "x"}}, {"layers": ["EDGE", "EDGE"]}, 7]
 )
-def test_a_placement_that_makes_no_sense_is_as_if_not_said(placement: object) -> None:
-    limits = json.dumps({"shop.resize": {"placement": placement}})
+def test_a_placement_that_makes_no_sense_is_as_if_not_said_and_no_other_action_s_fault(placement: object) -> None:
+    limits = json.dumps({"shop.resize": {"placement": placement}, "shop.price": {"placement": {"layers": ["FOG"]}}})
+    actions = ["urn:sapparchi:Action:shop.resize", "urn:sapparchi:Action:shop.price"]
 
-    claim = read_claim(registration(headers={sapparchi.LIMITS: limits}))
+    claim = read_claim(registration(headers={sapparchi.LIMITS: limits}, actions=actions))
 
     assert isinstance(claim, Claim)
-    assert claim.row.limits == {}
+    assert list(claim.row.limits) == [PRICE]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,8 +12,10 @@ from tests.unit.manager.words import RESIZE, circuit, node
 
 from canoa.errors import SettingError
 from canoa.execution.placement import Placement, parse_labels, read_placement
+from canoa.execution.step_moves import Verdict
 from canoa.manager.osmosis import HOLD_MS
 from canoa.manager.router import TRIAL_WHY
+from canoa.store.routed_port import Moved
 from canoa.vocabulary import Layer, NodeId
 from canoa.wire.sapparchi import ActionLimits
 
@@ -146,6 +149,86 @@ def test_a_slow_edge_gets_nothing_for_a_while() -> None:
     assert chosen(site, times=1) == ["edge"]
 
 
+def test_how_long_a_slow_edge_is_left_alone_does_not_depend_on_what_was_slow_before() -> None:
+    site = town(Placement(layers=(EDGE, FOG), spill_p95_s=0.1))
+    for _ in range(12):
+        chosen(site, times=1)
+        site.clock.advance(0.5)
+        site.answered("edge", took_ms=500)
+    site.clock.advance(0.5)
+    assert chosen(site, times=1) == ["fog"]
+
+    site.clock.advance(HOLD_MS / 1000)
+
+    assert chosen(site, times=1) == ["edge"]
+
+
+def test_what_one_placement_found_is_no_other_s() -> None:
+    """Each has its bounds, and only it finds out that they are kept again."""
+    site = town(Placement(layers=(EDGE, FOG), spill_queue=50))
+    hasty = Placement(layers=(EDGE, FOG), spill_p95_s=0.1)
+    for _ in range(12):
+        chosen(site, times=1, placement=hasty)
+        site.clock.advance(0.5)
+        site.answered("edge", took_ms=500)
+    site.clock.advance(0.5)
+
+    assert chosen(site, times=1, placement=hasty) == ["fog"]
+    assert set(chosen(site)) == {"edge"}
+
+
+def test_a_task_that_was_cancelled_leaves_room() -> None:
+    site = town(Placement(layers=(EDGE, FOG), spill_queue=2))
+    chosen(site, times=3)
+    edge = NodeId("edge")
+
+    site.router.ended(Moved(verdict=Verdict.TAKEN, freed=((edge, RESIZE),) * 3), site.catalogue.now_ms())
+
+    assert chosen(site, times=1) == ["edge"]
+
+
+def test_steps_with_different_placements_take_turns_over_all_their_nodes() -> None:
+    nodes = [node(f"{layer.value}-{number}", layer=layer) for layer in (EDGE, CLOUD) for number in "12"]
+    site = Site(*nodes)
+    went: Counter[str | None] = Counter()
+    for _ in range(20):
+        for layer in (EDGE, CLOUD):
+            went.update(chosen(site, times=1, placement=Placement(layers=(layer,))))
+
+    assert set(went.values()) == {10}
+
+
+# --- Who says it ----------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_says_nothing_does_not_lift_what_others_say() -> None:
+    limits = {RESIZE: ActionLimits(placement=Placement(layers=(EDGE,)))}
+    site = Site(
+        node("edge", layer=EDGE, limits=limits, registered_ms=1),
+        node("stranger", layer=CLOUD, registered_ms=2),
+    )
+
+    assert set(chosen(site)) == {"edge"}
+
+
+def test_nodes_that_a_placement_forbids_do_not_take_the_trials_of_those_it_allows() -> None:
+    limits = {RESIZE: ActionLimits(placement=Placement(layers=(CLOUD,)))}
+    many = [node(f"edge-{number:02}", layer=EDGE, limits=limits) for number in range(20)]
+    site = Site(*many, node("cloud", layer=CLOUD, limits=limits))
+    site.catalogue.take_breakers([circuit(str(row.node_id), down_until_ms=1) for row in many])
+    site.catalogue.take_breakers([circuit("cloud", down_until_ms=2)])
+
+    assert chosen(site, times=1) == ["cloud"]
+
+
+def test_a_trial_keeps_to_the_site_that_is_required() -> None:
+    limits = {RESIZE: ActionLimits(placement=Placement(near="require"))}
+    site = Site(node("near", site="natal", limits=limits), node("far", site="recife", limits=limits))
+    site.catalogue.take_breakers([circuit("far", down_until_ms=1)])
+
+    assert set(chosen(site, near=[NodeId("near")])) == {"near"}
+
+
 # --- Where the data is ----------------------------------------------------------------------------------------------
 
 
@@ -195,6 +278,10 @@ def test_a_placement_that_cannot_be_is_refused_with_the_reason(given: Any, says:
 
 
 def test_layers_may_be_written_as_people_do() -> None:
+    with pytest.raises(SettingError, match="above 0"):
+        Placement(spill_queue="5")  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="label"):
+        Placement(labels={"gpu": 1})  # type: ignore[dict-item]
     assert Placement(layers=["edge", "Fog"]).layers == (EDGE, FOG)  # type: ignore[arg-type]
     assert read_placement({"layers": ["EDGE"]}).layers == (EDGE,)
 

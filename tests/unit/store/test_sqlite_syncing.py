@@ -121,6 +121,8 @@ async def test_a_disk_that_stays_broken_is_said_and_what_comes_again_waits_for_a
         with pytest.raises(StoreUnreachable):
             await beginning
 
+        assert desk.store._routed()._syncer.is_needed  # nothing is believed until it is mended
+
     disk.error = None
     syncs = disk.syncs
     (again,) = await desk.moved(begin("a"))

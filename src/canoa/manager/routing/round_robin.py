@@ -10,9 +10,12 @@ from canoa.manager.routing.port import Chosen, Rated, Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TypeAlias
 
     from canoa.manager.routing.port import Asked, Candidate, Seen
-    from canoa.vocabulary import ActionName, NodeId
+    from canoa.vocabulary import ActionName, Layer, NodeId
+
+    _Round: TypeAlias = tuple[ActionName, Layer, str]
 
 
 class RoundRobin:
@@ -20,19 +23,20 @@ class RoundRobin:
 
     def __init__(self, start: int = 0) -> None:
         self._start = start
-        self._turns: dict[ActionName, count[int]] = {}
-        self._next: dict[ActionName, int] = {}  # for people: whoever chooses takes turns
+        self._turns: dict[_Round, count[int]] = {}
+        self._next: dict[_Round, int] = {}  # for people: whoever chooses takes turns
 
     def choose(self, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
-        turns = self._turns.get(asked.action)
+        round_ = _round(asked, candidates)
+        turns = self._turns.get(round_)
         if turns is None:
-            turns = self._turns.setdefault(asked.action, count(self._start))
+            turns = self._turns.setdefault(round_, count(self._start))
         length = len(candidates)
         for _ in range(min(length, len(avoid) + 1)):  # each of `avoid` costs at most one turn
             turn = next(turns)  # one step for all threads
             candidate = candidates[turn % length]
             if candidate.node_id not in avoid:
-                self._next[asked.action] = turn + 1
+                self._next[round_] = turn + 1
                 return Chosen(candidate, _why(length))
         return _first_other(candidates, avoid)
 
@@ -41,9 +45,17 @@ class RoundRobin:
 
     def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
         """By whose turn comes first."""
-        turn, length = self._next.get(asked.action, self._start), len(candidates)
+        if not candidates:
+            return []
+        turn, length = self._next.get(_round(asked, candidates), self._start), len(candidates)
         in_turn = [candidates[(turn + after) % length] for after in range(length)]
         return [Rated(each, float(after), _turn_why(after)) for after, each in enumerate(in_turn)]
+
+
+def _round(asked: Asked, candidates: Sequence[Candidate]) -> _Round:
+    """Of its own for each part of an action's nodes that placements make: they are told apart well enough by this."""
+    first = candidates[0]
+    return asked.action, first.layer, first.site
 
 
 def _first_other(candidates: Sequence[Candidate], avoid: frozenset[NodeId]) -> Chosen | None:

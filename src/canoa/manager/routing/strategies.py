@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from canoa.manager.routing.port import Asked, Chosen, Strategy
     from canoa.store.routed_port import Moved, NodeRow
-    from canoa.vocabulary import NodeId
+    from canoa.vocabulary import ActionName, NodeId
 
 log = get_logger(__name__)
 
@@ -60,6 +60,11 @@ class Strategies:
             self._is_counting = True
         if self._is_counting:
             self.traffic.sent(asked.action, node_id, asked.now_ms)
+
+    def freed(self, action: ActionName, node_id: NodeId, now_ms: int) -> None:
+        """An attempt was called off: there will be no answer that counts."""
+        if self._is_counting:
+            self.traffic.ended(action, node_id, took_ms=None, now_ms=now_ms)
 
     def ended(self, wanted: Routing | None, row: NodeRow, moved: Moved, *, is_ok: bool, now_ms: int) -> None:
         """An attempt at that node."""
