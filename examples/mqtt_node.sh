@@ -2,7 +2,7 @@
 # A node by the published wire alone, on mosquitto's clients: no Canoa in it.
 # Usage: mqtt_node.sh NODE_ID [-h HOST -p PORT -u USER -P PASSWORD]...
 set -eu
-node=$1
+node=${1:?give the node an id}
 shift
 broker=("$@")
 
@@ -19,6 +19,8 @@ answer() { # messageData is JSON inside JSON: the first number after "number" is
     say sapparchi.task.handler.saida "{\"actionTo\":\"urn:sapparchi:Action:shell.double\",\"requestID\":\"$id\",\
 \"messageData\":\"{\\\"doubled\\\":$((2 * number))}\"}"
 }
+
+trap 'kill 0' EXIT # with all it started
 
 # A session of its own (-i, -c): what comes while the node is away waits for it.
 mosquitto_sub "${broker[@]}" -i "$node" -c -q 1 -F '%t %p' \

@@ -339,7 +339,7 @@ class Canoa:
             drain_s=drain_s,
             layer=ours.layer,
             site=ours.site,
-            labels=parse_labels(ours.labels.split(",")) if ours.labels else {},
+            labels=parse_labels(ours.labels),
             join=ours.join,
             manager_url=ours.manager_url,
         )

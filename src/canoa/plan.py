@@ -18,6 +18,7 @@ from canoa.execution import plan as values
 from canoa.execution.plan_checks import checked
 from canoa.execution.plan_inputs import final_steps
 from canoa.execution.plan_reading import MAX_STEP_CHARS
+from canoa.execution.policy import Policy
 from canoa.urn import action_name, checked_part, task_name
 from canoa.wire.codec import ANY, ContentType, Unencodable
 
@@ -129,6 +130,7 @@ class Plan:
         keywords, or the whole result of one step.
         """
         Options(timeout=timeout, retry=retry)  # refuses what is no time and no count
+        Policy(placement=placement)  # and what is no placement
         waits_for = [self._own(each).name for each in ([after] if isinstance(after, StepRef) else after)]
         arguments: dict[str, values.Source] | None
         if isinstance(action, Action):

@@ -20,13 +20,17 @@ SHOWN: Final = 8
 
 @contextmanager
 def close_names_told(action: str, broker: str | None) -> Iterator[None]:
-    """An `UnknownAction` from the block names those that look like it, or those that there are."""
+    """An `UnknownAction` from the block names those that look like it, or those that there are. One about another
+    action, such as a step's, stays as it is."""
     try:
         yield
     except UnknownAction as exc:
-        known = _known(broker)
+        known = _known(broker) if action in str(exc) else []
         if not known:
             raise
+        if action in known:
+            text = f"no worker offers {action} to the pool; nodes may: canoa submit {action} '{{…}}' --routed"
+            raise errors.named("UnknownAction", text) or exc from exc
         close = difflib.get_close_matches(action, known, n=2, cutoff=CLOSE)
         hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known[:SHOWN])}"
         raise errors.named("UnknownAction", f"nobody offers action {action!r} here; {hint}") or exc from exc

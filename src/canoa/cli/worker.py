@@ -73,7 +73,7 @@ def worker(
             drain_s=drain,
             layer=layer or app.settings.layer,
             site=app.settings.site if site is None else site,
-            labels=parse_labels(label or app.settings.labels.split(",")) if label or app.settings.labels else {},
+            labels=parse_labels(",".join(label) if label else app.settings.labels),
             node_id=node_id,
             join=app.settings.join,
             manager_url=app.settings.manager_url,

@@ -33,6 +33,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     near: Near = ""  # to where its input comes from: nodes of that site if there are any, or no others at all
 
     def __post_init__(self) -> None:
+        given: object = self.layers
+        if isinstance(given, str):
+            raise SettingError(f"layers is {given!r:.40}; write several, or one in a tuple, such as (Layer.EDGE,)")
         msgspec.structs.force_setattr(self, "layers", tuple(_layer(each) for each in self.layers))
         if self.near not in ("", "prefer", "require"):
             raise SettingError(f"near is {self.near!r:.40}; use 'prefer' or 'require', or leave it out")
@@ -60,15 +63,20 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def read_placement(given: Any) -> Placement:
     """From plain values, such as a plan file's. Raises `SettingError`."""
     fields = Placement.__struct_fields__
-    if not isinstance(given, dict) or not set(given) <= set(fields):
+    if not isinstance(given, dict):
         raise SettingError(f"placement is {given!r:.100}; write an object with {', '.join(fields)}")
+    if unknown := [str(each) for each in given if each not in fields]:
+        raise SettingError(f"placement has no {', '.join(unknown)[:100]}; it has {', '.join(fields)}")
+    check_labels(given.get("labels", {}))
+    for layer in given["layers"] if isinstance(given.get("layers"), list) else ():
+        _layer(layer)
     try:
         return msgspec.convert(given, Placement)
     except msgspec.ValidationError as exc:
         raise SettingError(f"placement: {exc}") from exc
 
 
-def _layer(text: str) -> Layer:
+def _layer(text: Any) -> Layer:
     try:
         return Layer(text)
     except ValueError:
@@ -76,21 +84,26 @@ def _layer(text: str) -> Layer:
 
 
 def check_labels(labels: Mapping[str, str]) -> None:
+    given: object = labels
+    if not isinstance(given, dict):
+        raise SettingError(f"labels is {given!r:.80}; write texts by name, such as {{'gpu': 'yes'}}")
     if len(labels) > MAX_LABELS:
         raise SettingError(f"{len(labels)} labels; use {MAX_LABELS} at most")
     texts: list[object] = [*labels, *labels.values()]
     for text in texts:
-        if not isinstance(text, str) or not 0 < len(text) <= MAX_LABEL_CHARS or not text.isprintable():
+        if not isinstance(text, str):
+            raise SettingError(f"label {text!r:.80} is no text; write it in quotes, such as 'yes'")
+        if not 0 < len(text) <= MAX_LABEL_CHARS or not text.isprintable():
             raise SettingError(f"label {text!r:.80}: use 1 to {MAX_LABEL_CHARS} characters that can be printed")
 
 
-def parse_labels(texts: list[str]) -> dict[str, str]:
-    """From `name=value`, each. Raises `SettingError`."""
+def parse_labels(text: str) -> dict[str, str]:
+    """From `name=value`, several by comma. Raises `SettingError`."""
     labels: dict[str, str] = {}
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator:
-            raise SettingError(f"label {text!r:.80}: write name=value, such as gpu=yes")
-        labels[name.strip()] = value.strip()
+    for each in filter(None, text.split(",")):
+        name, _, value = (part.strip() for part in each.partition("="))
+        if not name or not value:
+            raise SettingError(f"label {each!r:.80}: write name=value, such as gpu=yes")
+        labels[name] = value
     check_labels(labels)
     return labels

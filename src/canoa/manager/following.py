@@ -143,9 +143,16 @@ class Follower:
 
     async def put(self, rows: Sequence[NodeRow]) -> None:
         """Into the store, then into this copy and, by notice, into those of the others."""
+        rows = [self._with_last_sign(row) for row in rows]
         version = await self._store.put_nodes(rows)
         self._catalogue.take([msgspec.structs.replace(row, version=version) for row in rows])
         self._tell(Changed(manager=self._manager_id, version=version))
+
+    def _with_last_sign(self, row: NodeRow) -> NodeRow:
+        """Its copy here may be older than what it was last heard."""
+        age_s = self._catalogue.signs.age_s(row.node_id, self._catalogue.clock.monotonic_s())
+        seen_ms = row.seen_ms if age_s == float("inf") else self._catalogue.now_ms() - int(age_s * 1000)
+        return msgspec.structs.replace(row, seen_ms=seen_ms) if seen_ms > row.seen_ms else row
 
     async def drop(self, rows: Sequence[NodeRow]) -> None:
         """Out of the store, unless they changed there, and out of this copy. The others miss them at their next look at

@@ -214,7 +214,7 @@ class Sender:
         task_id, step, attempt, send = request
         move: StepLost | StepEnd
         if isinstance(outcome, Unroutable):
-            why = "its node has no queue"
+            why = "nobody listens for it there"
             move = StepLost(task_id=TaskId(task_id), step=step, attempt=attempt, send=send, why=why, now_ms=now_ms())
         else:
             move = StepEnd(

@@ -263,11 +263,13 @@ def test_where_nobody_is_near_it_goes_far_unless_that_is_forbidden(near: Any, ca
         ({"layers": ["mist"]}, "mist"),
         ({"layers": ["edge", "EDGE"]}, "once"),
         ({"layers": "edge"}, "layers"),
+        ({"labels": ["gpu=yes"]}, "by name"),
+        ({"labels": {"gpu": True}}, "in quotes"),
         ({"queue": 3}, "spill_queue"),
         ({"spill_queue": 0}, "above 0"),
         ({"spill_p95_s": float("nan")}, "above 0"),
         ({"labels": {"": "x"}}, "label"),
-        ({"labels": {"gpu": 1}}, "labels"),
+        ({"labels": {"gpu": 1}}, "in quotes"),
         ({"near": "far"}, "near"),
         (["edge"], "object"),
     ],
@@ -287,6 +289,8 @@ def test_layers_may_be_written_as_people_do() -> None:
 
 
 def test_labels_are_written_name_value() -> None:
-    assert parse_labels(["gpu=yes", "disk = ssd"]) == {"gpu": "yes", "disk": "ssd"}
-    with pytest.raises(SettingError, match="name=value"):
-        parse_labels(["gpu"])
+    assert parse_labels("gpu=yes,disk = ssd") == {"gpu": "yes", "disk": "ssd"}
+    assert parse_labels("") == {}
+    for wrong in ("gpu", "gpu=", "=yes"):
+        with pytest.raises(SettingError, match="name=value"):
+            parse_labels(wrong)

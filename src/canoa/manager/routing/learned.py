@@ -72,8 +72,8 @@ class _Own:
 
     __slots__ = ("at_choice", "at_ms", "model")
 
-    def __init__(self, kind: _Kind) -> None:
-        level, variance = (0.0, 100.0) if kind.level is None else (kind.level, STRANGER_VARIANCE)
+    def __init__(self, begin: float | None) -> None:
+        level, variance = (0.0, 100.0) if begin is None else (begin, STRANGER_VARIANCE)
         self.model = Drifting((level, 0.0), (variance, 1.0), noise=0.1, is_level=True)
         self.at_choice = self.at_ms = 0  # when something was learnt
 
@@ -110,6 +110,7 @@ class _Belief(NamedTuple):
     mean: float
     spread: float
     out: float
+    is_stranger: bool = False  # no answer ever came from there
 
 
 class Learned:
@@ -120,6 +121,7 @@ class Learned:
         self._own: dict[NodeId, dict[ActionName, _Own]] = {}
         self._kinds: dict[_Group, _Kind] = {}
         self._choices: dict[ActionName, int] = {}
+        self._levels: dict[ActionName, float] = {}  # of all its nodes: where a node of a new kind begins
 
     def choose(self, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
         looked_at = drawn(candidates, avoid, at_most=LOOKED_AT, random=self._random)
@@ -150,16 +152,17 @@ class Learned:
             own.learn(features, error, drift=self._drift(seen.action, own, seen.now_ms))
             own.at_choice, own.at_ms = self._choices.get(seen.action, 0), seen.now_ms
             if seen.is_ok:
-                kind.learn(circumstances, error, own.model.weights[0])
+                level = own.model.weights[0]
+                kind.learn(circumstances, error, level)
+                known = self._levels.get(seen.action, level)
+                self._levels[seen.action] = known + KIND_WEIGHT * (level - known)
 
     def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
         circumstances = _circumstances(asked)
         with self._lock:
             beliefs = self._beliefs(asked, candidates, circumstances)
         ranked = sorted(zip(candidates, beliefs, strict=True), key=lambda pair: pair[1].rank)
-        return [
-            Rated(each, _ms(belief.mean), f"{_in_ms(belief)} believed, {belief.out:.0f} out") for each, belief in ranked
-        ]
+        return [Rated(each, _ms(belief.mean), f"{_believed(belief)}, {belief.out:.0f} out") for each, belief in ranked]
 
     def forget(self, node_id: NodeId) -> None:
         with self._lock:
@@ -183,8 +186,10 @@ class Learned:
         out, oldest_ms = self._traffic.out_and_oldest_ms(asked.action, node_id, asked.now_ms)
         least = log(1 + oldest_ms) if oldest_ms else 0.0
         if own is None:
-            level, spread = (kind.level or 0.0) + by_circumstances, STRANGER_VARIANCE**0.5
-            return _Belief(max(least, level + log(1 + IMPOSED * out)), max(least, level + log(1 + out)), spread, out)
+            begin = self._levels.get(asked.action, 0.0) if kind.level is None else kind.level
+            level, spread = begin + by_circumstances, STRANGER_VARIANCE**0.5
+            mean, rank = level + log(1 + out), level + log(1 + IMPOSED * out)
+            return _Belief(max(least, rank), max(least, mean), spread, out, is_stranger=True)
         mean, rank, features = own.expected(out)
         spread = own.model.spread(features, self._drift(asked.action, own, asked.now_ms))
         return _Belief(max(least, rank + by_circumstances), max(least, mean + by_circumstances), spread, out)
@@ -209,7 +214,7 @@ class Learned:
         of_node = self._own.setdefault(candidate.node_id, {})
         own = of_node.get(action)
         if own is None:
-            own = of_node[action] = _Own(kind)
+            own = of_node[action] = _Own(self._levels.get(action) if kind.level is None else kind.level)
         return own
 
 
@@ -219,7 +224,13 @@ def _circumstances(asked: Asked) -> tuple[float, float, float]:
 
 
 def _in_ms(belief: _Belief) -> str:
+    if belief.is_stranger:
+        return "not tried yet"
     return f"{_ms(belief.mean - belief.spread):.0f} to {_ms(belief.mean + belief.spread):.0f} ms"
+
+
+def _believed(belief: _Belief) -> str:
+    return _in_ms(belief) if belief.is_stranger else f"{_in_ms(belief)} believed"
 
 
 def _ms(logarithm: float) -> float:

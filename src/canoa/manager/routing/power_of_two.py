@@ -38,8 +38,13 @@ class PowerOfTwo:
         """Nothing: times are kept for all strategies."""
 
     def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
-        rated = [Rated(each, cost := self._cost_ms(each, asked), f"{cost:.0f} ms") for each in candidates]
+        rated = [Rated(each, self._cost_ms(each, asked), self._said(each, asked)) for each in candidates]
         return sorted(rated, key=lambda each: each.score)
+
+    def _said(self, candidate: Candidate, asked: Asked) -> str:
+        peak_ms = self._traffic.peak_ms(asked.action, candidate.node_id, asked.now_ms)
+        out = self._traffic.out(candidate.node_id, asked.now_ms)
+        return f"{'not tried yet' if peak_ms is None else f'{peak_ms:.0f} ms at worst, lately'}, {out:.0f} out"
 
     def _cost_ms(self, candidate: Candidate, asked: Asked) -> float:
         """Nothing is known of a new one: it is tried until something is."""
