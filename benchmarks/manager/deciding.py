@@ -10,6 +10,7 @@ import statistics
 import time
 from typing import Final
 
+from canoa.execution.step_moves import Need
 from canoa.manager.catalogue import Catalogue
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.router import Router
@@ -33,7 +34,7 @@ def median_us(*, nodes: int, decisions: int) -> float:
     for _ in range(decisions // BATCH):
         began = time.perf_counter()
         for _ in range(BATCH):
-            router.choose(ACTION, avoid=avoid, now_ms=now_ms)
+            router.choose(Need(ACTION, now_ms, avoid))
         took_us.append((time.perf_counter() - began) / BATCH * 1_000_000)
     return statistics.median(took_us)
 

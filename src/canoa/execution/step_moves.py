@@ -6,7 +6,7 @@ Values and a protocol; what follows from a move is decided in `steps.py`.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -14,8 +14,6 @@ from canoa.execution.outcome import Outcome
 from canoa.vocabulary import ActionName, NodeId, TaskId
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from canoa.execution.placement import Placement
 
 
@@ -109,23 +107,23 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     context: tuple[float, ...] = ()  # what the choice was made on
 
 
+class Need(NamedTuple):
+    """An attempt that needs a node."""
+
+    action: ActionName
+    now_ms: int
+    avoid: frozenset[NodeId] = frozenset()
+    retries_left: int | None = None  # should it fail; None: what the node says
+    size_bytes: int = 0  # of its input, as far as that is at hand
+    placement: Placement | None = None  # the step's; None: as the action's nodes say
+    near: tuple[NodeId, ...] = ()  # the nodes that its input comes from
+
+
 class Route(Protocol):
     """Chooses nodes inside a transaction: quick, without waiting, from any thread."""
 
-    def choose(
-        self,
-        action: ActionName,
-        *,
-        avoid: frozenset[NodeId],
-        now_ms: int,
-        retries_left: int | None = None,
-        size_bytes: int = 0,
-        placement: Placement | None = None,
-        near: Sequence[NodeId] = (),
-    ) -> Choice | None:
-        """None: nobody can take it now. `retries_left`: should this attempt fail; None: what the node says.
-        `size_bytes`: of its input, as far as that is at hand. `placement`: the step's; None: as the action's nodes say.
-        `near`: the nodes that its input comes from."""
+    def choose(self, need: Need) -> Choice | None:
+        """None: nobody can take it now."""
 
     def is_known(self, action: ActionName) -> bool:
         """Somebody offers it, or did and may come back."""

@@ -15,7 +15,7 @@ from canoa.execution import rules
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import FromStep
 from canoa.execution.policy import Policy
-from canoa.execution.step_moves import AttemptRow, StepEnd, StepLost, Verdict
+from canoa.execution.step_moves import AttemptRow, Need, StepEnd, StepLost, Verdict
 from canoa.execution.step_records import (
     BLOCKED,
     ENDED,
@@ -284,15 +284,7 @@ class Course:
 
     def _dispatch(self, step: StepRecord, now_ms: int) -> None:
         action = self._action(step.step)
-        choice = self._route.choose(
-            action,
-            avoid=avoided(step.story, step.attempt),
-            now_ms=now_ms,
-            retries_left=self._retries_left(step),
-            size_bytes=self._size_bytes(step.step),
-            placement=self.outline.plan.steps[step.step].placement,
-            near=self._sources(step.step),
-        )
+        choice = self._route.choose(self._need(step, action, now_ms))
         if choice is not None:
             self._send(step, choice, now_ms)
         elif not self._route.is_known(action):
@@ -301,6 +293,17 @@ class Course:
             self._expire(step, f"no node could take {action}", now_ms)
         else:
             self._wait(step, now_ms + look_again_ms(step, now_ms), now_ms)
+
+    def _need(self, step: StepRecord, action: ActionName, now_ms: int) -> Need:
+        return Need(
+            action,
+            now_ms,
+            avoided(step.story, step.attempt),
+            self._retries_left(step),
+            self._size_bytes(step.step),
+            self.outline.plan.steps[step.step].placement,
+            self._sources(step.step),
+        )
 
     def _send(self, step: StepRecord, choice: Choice, now_ms: int) -> None:
         planned = self.outline.plan.steps[step.step]
@@ -318,7 +321,7 @@ class Course:
         self._arm(step, step.limit_ms, now_ms)
         self._effect.sends.append(step.step)
 
-    def _sources(self, at: int) -> Sequence[NodeId]:
+    def _sources(self, at: int) -> tuple[NodeId, ...]:
         """The nodes that its input comes from; not those of steps that it only waits for."""
         before = self.outline.before[at]
         if not before:
@@ -327,7 +330,7 @@ class Course:
         if arguments is not None:
             named = {each.step for each in arguments.values() if isinstance(each, FromStep)}
             before = tuple(place for place in before if self.outline.plan.steps[place].name in named)
-        return [NodeId(self.steps[place].node_id or "") for place in before]
+        return tuple(NodeId(self.steps[place].node_id or "") for place in before)
 
     def _size_bytes(self, at: int) -> int:
         before = self.outline.before[at]

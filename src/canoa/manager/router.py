@@ -15,7 +15,7 @@ import msgspec
 from canoa.execution import health
 from canoa.execution.health import Sign
 from canoa.execution.outcome import Outcome
-from canoa.execution.step_moves import Choice, Route
+from canoa.execution.step_moves import Choice, Need, Route
 from canoa.manager.placing import Placed, Placer
 from canoa.manager.pools import WHOLE_NODE, Pool
 from canoa.manager.routing.port import Asked
@@ -45,13 +45,11 @@ AGAIN_WHY: Final = "although it had this step before: nobody else can"
 
 
 class _Wanted(NamedTuple):
-    """One attempt's need of a node."""
+    """What an attempt needs, and who there is."""
 
-    asked: Asked
+    need: Need
     pool: Pool
     placement: Placement | None
-    near: Sequence[NodeId]
-    retries_left: int | None
 
 
 class Router:
@@ -84,22 +82,12 @@ class Router:
     def since_ms(self) -> int:
         return self._watching.since_ms()
 
-    def choose(
-        self,
-        action: ActionName,
-        *,
-        avoid: frozenset[NodeId],
-        now_ms: int,
-        retries_left: int | None = None,
-        size_bytes: int = 0,
-        placement: Placement | None = None,
-        near: Sequence[NodeId] = (),
-    ) -> Choice | None:
-        pool = self._catalogue.pools.by_action.get(action, NOBODY)
-        wanted = _Wanted(Asked(action, now_ms, size_bytes), pool, placement or pool.placement, near, retries_left)
+    def choose(self, need: Need) -> Choice | None:
+        pool = self._catalogue.pools.by_action.get(need.action, NOBODY)
+        wanted = _Wanted(need, pool, need.placement or pool.placement)
         # Almost never is anything doubtful.
-        choice = self._fresh(wanted, avoid) if pool.doubtful else self._clear(wanted, avoid)
-        if choice is not None or not avoid:
+        choice = self._fresh(wanted, need.avoid) if pool.doubtful else self._clear(wanted, need.avoid)
+        if choice is not None or not need.avoid:
             return choice
         choice = self._fresh(wanted, NONE_AVOIDED)
         return None if choice is None else msgspec.structs.replace(choice, why=AGAIN_WHY)
@@ -117,16 +105,17 @@ class Router:
 
     def _fresh(self, wanted: _Wanted, avoid: frozenset[NodeId]) -> Choice | None:
         """An attempt that must not fail is a trial only where nobody healthy can have it."""
-        tried = self._trial(wanted, avoid, lambda each: _can_fail(each, wanted.retries_left))
+        tried = self._trial(wanted, avoid, lambda each: _can_fail(each, wanted.need.retries_left))
         if tried is None:
             tried = self._clear(wanted, avoid)
         return self._trial(wanted, avoid, lambda _: True) if tried is None else tried
 
     def _clear(self, wanted: _Wanted, avoid: frozenset[NodeId]) -> Choice | None:
-        asked, pool, placement = wanted.asked, wanted.pool, wanted.placement
+        need, pool, placement = wanted
+        asked = Asked(need.action, need.now_ms, need.size_bytes)
         candidates, moved_why = Placed(pool.clear)
         if placement is not None:
-            sites = self._sites(wanted.near) if placement.near else ()
+            sites = self._sites(need.near) if placement.near else ()
             candidates, moved_why = self.placer.place(asked, pool.clear, placement, avoid=avoid, sites=sites)
         chosen = self._strategies.choose(pool.routing, asked, candidates, avoid=avoid) if candidates else None
         if chosen is None:
@@ -143,13 +132,13 @@ class Router:
     # --- Trials -----------------------------------------------------------------------------------------
 
     def _trial(self, wanted: _Wanted, avoid: frozenset[NodeId], is_fit: Callable[[Candidate], bool]) -> Choice | None:
-        now_ms = wanted.asked.now_ms
+        need, now_ms = wanted.need, wanted.need.now_ms
         for each in islice(filter(self._allowed(wanted), wanted.pool.doubtful), TRIALS_LOOKED_AT):
             if not all(health.may_send(row, now_ms, self._settings) for row in each.open_circuits):
                 return None  # nor any behind it
             candidate = each.candidate
             if candidate.node_id not in avoid and is_fit(candidate) and self._claim(each, now_ms):
-                self._strategies.sent(wanted.pool.routing, wanted.asked, candidate.node_id)
+                self._strategies.sent(wanted.pool.routing, Asked(need.action, now_ms), candidate.node_id)
                 return _choice(candidate, TRIAL_WHY)
         return None
 
@@ -157,7 +146,7 @@ class Router:
         placement = wanted.placement
         if placement is None:
             return lambda _: True
-        sites = self._sites(wanted.near) if placement.near == "require" else frozenset()
+        sites = self._sites(wanted.need.near) if placement.near == "require" else frozenset()
 
         def is_allowed(doubtful: Doubtful) -> bool:
             candidate = doubtful.candidate

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from canoa.execution.placement import Placement
-    from canoa.execution.step_moves import Choice, Route
+    from canoa.execution.step_moves import Choice, Need, Route
     from canoa.vocabulary import ActionName, NodeId
 
     Question: TypeAlias = tuple[ActionName, frozenset[NodeId], int | None, bytes | None, tuple[NodeId, ...]]
@@ -35,32 +32,11 @@ class SameChoices:
             self._left.setdefault(question, deque()).append(choice)
         self._made.clear()
 
-    def choose(
-        self,
-        action: ActionName,
-        *,
-        avoid: frozenset[NodeId],
-        now_ms: int,
-        retries_left: int | None = None,
-        size_bytes: int = 0,
-        placement: Placement | None = None,
-        near: Sequence[NodeId] = (),
-    ) -> Choice | None:
-        said = None if placement is None else msgspec.json.encode(placement)
-        question = action, avoid, retries_left, said, tuple(near)
+    def choose(self, need: Need) -> Choice | None:
+        said = None if need.placement is None else msgspec.json.encode(need.placement)
+        question = need.action, need.avoid, need.retries_left, said, need.near
         left = self._left.get(question)
-        if left:
-            choice = left.popleft()
-        else:
-            choice = self._choose(
-                action,
-                avoid=avoid,
-                now_ms=now_ms,
-                retries_left=retries_left,
-                size_bytes=size_bytes,
-                placement=placement,
-                near=near,
-            )
+        choice = left.popleft() if left else self._choose(need)
         self._made.append((question, choice))
         return choice
 

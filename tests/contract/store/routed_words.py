@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from canoa.broker.port import Publication
-    from canoa.execution.placement import Placement
+    from canoa.execution.step_moves import Need
     from canoa.store.routed_port import FullStore, Move, Moved, Owed, StepRow
 
 FETCH = ActionName("power.fetch")
@@ -54,19 +54,9 @@ class Nodes:
         self.unknown = frozenset(unknown)
         self._turn = 0
 
-    def choose(
-        self,
-        action: ActionName,
-        *,
-        avoid: frozenset[NodeId],
-        now_ms: int,
-        retries_left: int | None = None,
-        size_bytes: int = 0,
-        placement: Placement | None = None,
-        near: Sequence[NodeId] = (),
-    ) -> Choice | None:
-        free = [name for name in self.names if name not in avoid] or self.names
-        if not free or action in self.unknown:
+    def choose(self, need: Need) -> Choice | None:
+        free = [name for name in self.names if name not in need.avoid] or self.names
+        if not free or need.action in self.unknown:
             return None
         self._turn += 1
         node_id = NodeId(free[self._turn % len(free)])

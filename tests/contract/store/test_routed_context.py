@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 from tests.contract.store.routed_words import CHAIN, FACTOR, Nodes, answer, begin, cancel, fan, lost, move
 
 if TYPE_CHECKING:
-    from typing import Any
-
-    from canoa.execution.step_moves import Choice
+    from canoa.execution.step_moves import Choice, Need
     from canoa.store.routed_port import FullStore
-    from canoa.vocabulary import ActionName
 
 
 class Learning(Nodes):
@@ -21,9 +18,9 @@ class Learning(Nodes):
         super().__init__("gw-7", "gw-8")
         self.sizes: list[int] = []
 
-    def choose(self, action: ActionName, **asked: Any) -> Choice | None:
-        choice = super().choose(action, **asked)
-        self.sizes.append(asked["size_bytes"])
+    def choose(self, need: Need) -> Choice | None:
+        choice = super().choose(need)
+        self.sizes.append(need.size_bytes)
         if choice is not None:
             choice = type(choice)(
                 node_id=choice.node_id,

@@ -13,6 +13,7 @@ from tests.unit.manager.words import RESIZE, registration
 from canoa.broker import topology
 from canoa.broker.port import Message, Queue
 from canoa.execution.health import Sign
+from canoa.execution.step_moves import Need
 from canoa.manager.claims import Reason
 from canoa.manager.node_settings import NodeSettings
 from canoa.store.routed_port import HealthNote
@@ -31,7 +32,7 @@ RESIZE_URN = "urn:sapparchi:Action:shop.resize"
 
 
 def chosen(manager: Nodes) -> str | None:
-    choice = manager.router.choose(RESIZE, avoid=frozenset(), now_ms=manager.catalogue.now_ms())
+    choice = manager.router.choose(Need(RESIZE, manager.catalogue.now_ms()))
     return choice.node_id if choice else None
 
 

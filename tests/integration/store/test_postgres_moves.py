@@ -20,8 +20,7 @@ from canoa.vocabulary import NodeId
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from canoa.execution.step_moves import Choice
-    from canoa.vocabulary import ActionName
+    from canoa.execution.step_moves import Choice, Need
 
 
 @pytest.fixture
@@ -112,8 +111,8 @@ class OneTrial(Nodes):
         super().__init__("gw-7")
         self.chosen: list[str] = []
 
-    def choose(self, action: ActionName, **asked: Any) -> Choice | None:
-        choice = super().choose(action, **asked)
+    def choose(self, need: Need) -> Choice | None:
+        choice = super().choose(need)
         if choice is not None and not self.chosen:
             choice = msgspec.structs.replace(choice, node_id=NodeId("recovered"))
         self.chosen += [choice.node_id] if choice is not None else []

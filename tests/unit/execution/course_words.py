@@ -17,7 +17,8 @@ from canoa.wire.sapparchi import request_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from canoa.execution.placement import Placement
+    from canoa.execution.step_moves import Need
+
 
 NOW_MS = 1_800_000_000_000
 TASK = TaskId("t")
@@ -37,19 +38,9 @@ class Turn:
         self._timeout_s = timeout_s
         self._turn = 0
 
-    def choose(
-        self,
-        action: ActionName,
-        *,
-        avoid: frozenset[NodeId],
-        now_ms: int,
-        retries_left: int | None = None,
-        size_bytes: int = 0,
-        placement: Placement | None = None,
-        near: Sequence[NodeId] = (),
-    ) -> Choice | None:
-        self.avoided, self.retries_left = avoid, retries_left
-        free = [node for node in self.nodes if node not in avoid] or self.nodes
+    def choose(self, need: Need) -> Choice | None:
+        self.avoided, self.retries_left = need.avoid, need.retries_left
+        free = [node for node in self.nodes if node not in need.avoid] or self.nodes
         if not free:
             return None
         self._turn += 1

@@ -12,7 +12,7 @@ from tests.unit.manager.words import RESIZE, circuit, node
 
 from canoa.errors import SettingError
 from canoa.execution.placement import Placement, parse_labels, read_placement
-from canoa.execution.step_moves import Verdict
+from canoa.execution.step_moves import Need, Verdict
 from canoa.manager.osmosis import HOLD_MS
 from canoa.manager.router import TRIAL_WHY
 from canoa.store.routed_port import Moved
@@ -34,7 +34,7 @@ def town(placement: Placement | None, **facts: dict[str, Any]) -> Site:
 
 
 def choose(site: Site, **asked: Any) -> Choice | None:
-    return site.router.choose(RESIZE, **{"avoid": frozenset(), "now_ms": site.catalogue.now_ms(), **asked})
+    return site.router.choose(Need(RESIZE, site.catalogue.now_ms(), **asked))
 
 
 def chosen(site: Site, *, times: int = 6, **asked: Any) -> list[str | None]:
@@ -226,7 +226,7 @@ def test_a_trial_keeps_to_the_site_that_is_required() -> None:
     site = Site(node("near", site="natal", limits=limits), node("far", site="recife", limits=limits))
     site.catalogue.take_breakers([circuit("far", down_until_ms=1)])
 
-    assert set(chosen(site, near=[NodeId("near")])) == {"near"}
+    assert set(chosen(site, near=(NodeId("near"),))) == {"near"}
 
 
 # --- Where the data is ----------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_a_step_runs_where_its_input_comes_from(near: Any, goes_to: str) -> None
         *(node(f"{place}-{number}", site=place, limits=limits) for place in ("natal", "recife") for number in "12")
     )
 
-    went = {str(each).partition("-")[0] for each in chosen(site, near=[NodeId("natal-1")])}
+    went = {str(each).partition("-")[0] for each in chosen(site, near=(NodeId("natal-1"),))}
 
     assert went == ({"natal"} if goes_to == "natal" else {"natal", "recife"})
 
@@ -249,7 +249,7 @@ def test_where_nobody_is_near_it_goes_far_unless_that_is_forbidden(near: Any, ca
     limits = {RESIZE: ActionLimits(placement=Placement(near=near))}
     site = Site(node("far", site="recife", limits=limits), node("source", "shop.other", site="natal"))  # type: ignore[arg-type]
 
-    choice = choose(site, near=[NodeId("source")])
+    choice = choose(site, near=(NodeId("source"),))
 
     assert (choice is not None) is can
 

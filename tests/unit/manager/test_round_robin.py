@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tests.unit.manager.words import PRICE, RESIZE, circuit, node
 
 from canoa.execution.health import Sign
+from canoa.execution.step_moves import Need
 from canoa.manager.catalogue import Catalogue, Presence
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.router import AGAIN_WHY, TRIAL_WHY, Router
@@ -53,7 +54,7 @@ class Site:
 
     def choose(self, *avoid: str, action: ActionName = RESIZE, retries_left: int | None = None) -> Choice | None:
         avoided = frozenset(map(NodeId, avoid))
-        return self.router.choose(action, avoid=avoided, now_ms=self.now_ms, retries_left=retries_left)
+        return self.router.choose(Need(action, self.now_ms, avoided, retries_left))
 
     def chosen(self, *avoid: str, times: int = 1) -> list[str | None]:
         choices = [self.choose(*avoid) for _ in range(times)]
@@ -230,7 +231,7 @@ def choice_us(site: Site, *, rounds: int, avoid: frozenset[NodeId]) -> float:
     now_ms = site.now_ms
     began_s = time.perf_counter()
     for _ in range(rounds):
-        site.router.choose(RESIZE, avoid=avoid, now_ms=now_ms)
+        site.router.choose(Need(RESIZE, now_ms, avoid))
     return (time.perf_counter() - began_s) / rounds * 1e6
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.manager.words import PRICE, RESIZE, node
 
-from canoa.execution.step_moves import Verdict
+from canoa.execution.step_moves import Need, Verdict
 from canoa.manager.catalogue import Catalogue
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.router import Router
@@ -37,7 +37,7 @@ class Site:
         self.catalogue.take(rows)
 
     def choose(self, action: ActionName = RESIZE) -> Choice:
-        choice = self.router.choose(action, avoid=frozenset(), now_ms=self.catalogue.now_ms())
+        choice = self.router.choose(Need(action, self.catalogue.now_ms()))
         assert choice is not None
         return choice
 
