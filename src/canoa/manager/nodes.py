@@ -88,12 +88,12 @@ class Nodes:
 
     def on_moved(self, written: Sequence[tuple[Move, Moved]]) -> None:
         """To be told of every move that was written."""
-        for move, moved in written:
-            self.router.ended(moved, move.now_ms)
         for node_id in {moved.node_id for move, moved in written if isinstance(move, StepEnd)}:
             if node_id is not None:
                 self.watching.answered(node_id)
         self.health.on_moved(written)
+        for move, moved in written:  # last: what it teaches must not keep others from hearing of it
+            self.router.ended(moved, move.now_ms)
 
     def explain(self, action: ActionName, *, size_bytes: int = 0) -> Explained:
         """Where an attempt would go now, and why. Raises `UnknownAction`."""

@@ -94,6 +94,8 @@ class Router:
 
     def ended(self, moved: Moved, now_ms: int) -> None:
         """An attempt, as it was written, or several that were called off. On the event loop."""
+        if not self._strategies.is_counting:
+            return
         for node_id, action in moved.freed:
             self._strategies.freed(action, node_id, now_ms)
         row = self._catalogue.rows.get(moved.node_id) if moved.node_id is not None else None

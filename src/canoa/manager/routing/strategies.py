@@ -29,7 +29,7 @@ class Strategies:
     def __init__(self, default: Routing = Routing.ROUND_ROBIN, *, start: int = 0, seed: int | None = None) -> None:
         self.traffic = Traffic()
         self._default = default
-        self._is_counting = False
+        self.is_counting = False  # somebody looks: until then nobody need be told of ends
         self._learned = Learned(self.traffic, seed=seed)
         self._by_name: dict[Routing, Strategy] = {
             Routing.ROUND_ROBIN: RoundRobin(start),
@@ -57,18 +57,17 @@ class Strategies:
     def sent(self, wanted: Routing | None, asked: Asked, node_id: NodeId, *, is_watched: bool = False) -> None:
         """Counted once somebody looks: round robin does not. `is_watched`: others do."""
         if is_watched or self.name(wanted) is not Routing.ROUND_ROBIN:
-            self._is_counting = True
-        if self._is_counting:
+            self.is_counting = True
+        if self.is_counting:
             self.traffic.sent(asked.action, node_id, asked.now_ms)
 
     def freed(self, action: ActionName, node_id: NodeId, now_ms: int) -> None:
         """An attempt was called off: there will be no answer that counts."""
-        if self._is_counting:
-            self.traffic.ended(action, node_id, took_ms=None, now_ms=now_ms)
+        self.traffic.ended(action, node_id, took_ms=None, now_ms=now_ms)
 
     def ended(self, wanted: Routing | None, row: NodeRow, moved: Moved, *, is_ok: bool, now_ms: int) -> None:
         """An attempt at that node."""
-        if moved.action is None or not self._is_counting:
+        if moved.action is None:
             return
         self.traffic.ended(moved.action, row.node_id, took_ms=moved.took_ms, is_ok=is_ok, now_ms=now_ms)
         candidate = Candidate(node_id=row.node_id, layer=row.layer, site=row.site)
