@@ -45,7 +45,7 @@ METRICS = {
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     rounds: int = 5  # a call's median moves by a third between rounds
-    counts: tuple[tuple[str, int], ...] = ((GATHER, 2_000), (CALL, 500), (CHAIN, 2_000), (FANOUT, 500))
+    counts: tuple[tuple[str, int], ...] = ((GATHER, 2_000), (CALL, 500), (CHAIN, 2_000), (FANOUT, 2_000))
     scaled: int = 4_000
     nodes: int = 1_000
     crowd_s: float = 60.0

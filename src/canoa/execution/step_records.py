@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from canoa.errors import WrongUse
-from canoa.execution.plan import Plan
+from canoa.execution.plan import FromStep, Plan, Step
 from canoa.execution.plan_inputs import final_steps
 from canoa.execution.step_moves import AttemptRow, StepState
 from canoa.vocabulary import NodeId
@@ -69,6 +69,7 @@ class Outline(msgspec.Struct, frozen=True):
     plan: Plan
     before: tuple[tuple[int, ...], ...]
     behind: tuple[tuple[int, ...], ...]
+    sources: tuple[tuple[int, ...], ...]  # of `before`, those that its input comes from: on the others it only waits
     final: tuple[str, ...]  # the steps whose outputs are the task's
 
 
@@ -107,7 +108,15 @@ def outline_of(doc: bytes) -> Outline:
     for at, waited_for in enumerate(before):
         for place in waited_for:
             behind[place].append(at)
-    return Outline(plan_id(doc), doc, plan, before, tuple(map(tuple, behind)), tuple(final_steps(plan)))
+    sources = tuple(_sources(step, waited_for, plan) for step, waited_for in zip(plan.steps, before, strict=True))
+    return Outline(plan_id(doc), doc, plan, before, tuple(map(tuple, behind)), sources, tuple(final_steps(plan)))
+
+
+def _sources(step: Step, before: tuple[int, ...], plan: Plan) -> tuple[int, ...]:
+    if step.arguments is None:
+        return before
+    named = {each.step for each in step.arguments.values() if isinstance(each, FromStep)}
+    return tuple(place for place in before if plan.steps[place].name in named)
 
 
 def avoided(story: Sequence[AttemptRow], attempt: int) -> frozenset[NodeId]:

@@ -13,7 +13,6 @@ import msgspec
 
 from canoa.execution import rules
 from canoa.execution.outcome import Outcome
-from canoa.execution.plan import FromStep
 from canoa.execution.policy import Policy
 from canoa.execution.step_moves import AttemptRow, Need, StepEnd, StepLost, Verdict
 from canoa.execution.step_records import (
@@ -322,21 +321,15 @@ class Course:
         self._effect.sends.append(step.step)
 
     def _sources(self, at: int) -> tuple[NodeId, ...]:
-        """The nodes that its input comes from; not those of steps that it only waits for."""
-        before = self.outline.before[at]
-        if not before:
-            return ()
-        arguments = self.outline.plan.steps[at].arguments
-        if arguments is not None:
-            named = {each.step for each in arguments.values() if isinstance(each, FromStep)}
-            before = tuple(place for place in before if self.outline.plan.steps[place].name in named)
-        return tuple(NodeId(self.steps[place].node_id or "") for place in before)
+        """The nodes that its input comes from."""
+        places = self.outline.sources[at]
+        return tuple([NodeId(self.steps[place].node_id or "") for place in places]) if places else ()
 
     def _size_bytes(self, at: int) -> int:
         before = self.outline.before[at]
         if not before:
             return self._input_bytes
-        return sum(len(self.steps[place].output or b"") for place in before)
+        return sum([len(self.steps[place].output or b"") for place in before])
 
     def _retries_left(self, step: StepRecord) -> int | None:
         """After the attempt that comes next; None where only its node can say."""
