@@ -83,7 +83,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     site: str = ""  # the place with a broker of its own where this program stands, such as a city or a plant
     labels: str = ""  # of workers, such as gpu=yes,disk=ssd: what placements may ask for
     join: bool = True  # workers are nodes that managers can reach; false: they take work from the pool alone
-    manager_url: Url = ""  # http://host:port of a manager: workers look there whether it is up; empty: they only listen
+    manager_url: Url = ""  # http://host:port of managers, by comma: workers look there, and join there over HTTP
+    http: str = ""  # host:port where workers take messages over HTTP; empty: nowhere, unless they have no broker
+    endpoint: Url = ""  # the address under which managers find that; empty: made of host and port
+    node_token: Secret = ""  # what workers show to managers that ask nodes for a token
 
     compression_edge: Rule = compression_policy.DEFAULT_EDGE  # algorithm:bytes, or none; see `compression_policy.py`
     compression_fog: Rule = compression_policy.DEFAULT_FOG

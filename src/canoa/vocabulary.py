@@ -6,12 +6,18 @@ Values and types only; how they travel is in `wire/`, what is done with them in 
 from __future__ import annotations
 
 import enum
-from typing import NewType
+from typing import Final, NewType
 
 TaskId = NewType("TaskId", str)
 NodeId = NewType("NodeId", str)
 ActionName = NewType("ActionName", str)
 """An action's name as `<app>.<name>`: what follows `urn:sapparchi:Action:` in its URN."""
+
+
+AMQP: Final = "AMQP"
+MQTT: Final = "MQTT"
+HTTP: Final = "HTTP"
+"""Ways to a node: through its queue, the topic it subscribed to, or its address."""
 
 
 class Routing(enum.StrEnum):

@@ -25,6 +25,7 @@ from canoa.api import (
     routes_probes,
     routes_steps,
     routes_tasks,
+    routes_wire,
 )
 from canoa.api.answers import PlainRoute, answer
 from canoa.api.docs_page import rendered
@@ -86,6 +87,7 @@ def _include_desk(api: FastAPI, served: Served, desk: Desk) -> None:
     routes_steps.add_routes(api, desk)
     routes_plans.add_routes(api, desk.routed)
     routes_nodes.add_routes(api, desk.routed)
+    routes_wire.add_routes(api, desk.routed, limit_bytes=limit_bytes)
     routes_dead.add_routes(api, desk)
     routes_live.add_routes(api, desk, stopping=served.stopping, listeners=served.listeners)
 

@@ -237,7 +237,7 @@ class Body(Generic[T]):
         """The body, or `PayloadTooLarge`, `Undecodable` (not JSON), `TypeMismatch` (of another type), `TooSlow`,
         `WrongContentType`."""
         _require_json(request.headers.get("content-type"))
-        body = await _bytes_of(request, limit_bytes + MARGIN_BYTES)
+        body = await bytes_of(request, limit_bytes + MARGIN_BYTES)
         return self._codec.decode(body, None)
 
 
@@ -249,7 +249,7 @@ def _require_json(content_type: str | None) -> None:
         )
 
 
-async def _bytes_of(request: Request, limit_bytes: int) -> bytes:
+async def bytes_of(request: Request, limit_bytes: int) -> bytes:
     chunks: list[bytes] = []
     size_bytes = 0
     try:

@@ -24,6 +24,7 @@ TAGS: Final = [
     {"name": "dead letters", "description": "Tasks that ended badly and wait for a person."},
     {"name": "plans", "description": "Which actions a routed task runs, and which of them wait for which."},
     {"name": "nodes", "description": "Who runs the steps of routed tasks."},
+    {"name": "wire", "description": "For nodes without a broker: they register here, and answer."},
     {"name": "actions", "description": "What can be submitted."},
     {"name": "events", "description": "What happens to tasks, as it happens."},
     {"name": "probes", "description": "For supervisors and Prometheus."},

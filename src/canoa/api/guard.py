@@ -18,7 +18,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from canoa.api.answers import refusal
 from canoa.errors import SettingError
 
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/actuator/health"})
+OPEN_PATHS: Final = frozenset(
+    {"/healthz", "/readyz", "/actuator/health", "/sapparchi/nodes/register", "/sapparchi/results"}
+)
 """What a supervisor or a node asks, who has no token. They tell nothing about tasks."""
 
 READABLE_PATHS: Final = frozenset({"/docs", "/openapi.json"})

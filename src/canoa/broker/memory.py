@@ -155,6 +155,10 @@ class MemoryBroker:
         self.hub.leave(self)
 
     @property
+    def is_linked(self) -> bool:
+        return self._is_open
+
+    @property
     def is_blocked(self) -> bool:
         return False
 

@@ -190,6 +190,10 @@ class Broker(Protocol):
         """Flush settlements, then leave. Unsettled deliveries go back. Closing twice is allowed."""
 
     @property
+    def is_linked(self) -> bool:
+        """What is posted now leaves now: there is a link, and the broker takes messages."""
+
+    @property
     def is_blocked(self) -> bool:
         """The broker takes no messages right now (alarm). Consuming and settling go on."""
 

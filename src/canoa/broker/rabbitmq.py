@@ -137,6 +137,10 @@ class RabbitBroker:
         await asyncio.gather(*(keeper.aclose() for keeper in links))  # at once: a dead link takes a while to leave
 
     @property
+    def is_linked(self) -> bool:
+        return self._publisher is not None and self._publisher.is_linked
+
+    @property
     def is_blocked(self) -> bool:
         return self._publisher is not None and self._publisher.is_blocked
 

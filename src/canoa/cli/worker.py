@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from canoa.cli import logs, output, reload, serving
 from canoa.cli.listening import parse_place
-from canoa.cli.loading import load_app, require_real_broker
+from canoa.cli.loading import load_app, needs_extra, require_real_broker
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.execution.placement import parse_labels
 from canoa.vocabulary import Layer
@@ -36,6 +37,24 @@ NodeName = Annotated[
     str, typer.Option("--node-id", help="This worker's name among the nodes; otherwise host name and process id.")
 ]
 
+ManagerUrl = Annotated[
+    str,
+    typer.Option(
+        "--manager",
+        help="http://host:8420 of a manager (several by comma): joins it over HTTP, also without a broker. "
+        "Otherwise CANOA_MANAGER_URL.",
+        metavar="URL",
+    ),
+]
+HttpPlace = Annotated[
+    str,
+    typer.Option(
+        "--http",
+        help="Take messages of managers over HTTP at host:port, besides the broker. Otherwise CANOA_HTTP.",
+        metavar="HOST:PORT",
+    ),
+]
+
 
 def worker(
     target: Target,
@@ -47,6 +66,11 @@ def worker(
     site: Site = None,
     label: Labels = None,
     node_id: NodeName = "",
+    manager: ManagerUrl = "",
+    http: HttpPlace = "",
+    endpoint: Annotated[
+        str, typer.Option(help="The address under which managers find --http, where that is another one.")
+    ] = "",
     metrics: Annotated[str, typer.Option(help="Serve Prometheus metrics at host:port.", metavar="HOST:PORT")] = "",
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait at start for a broker that is away.")] = 30.0,
     follow_code: Annotated[
@@ -66,7 +90,13 @@ def worker(
 
         place = parse_place("--metrics", metrics) if metrics else None
         app = load_app(target, broker)
-        require_real_broker(app.settings.broker, "worker")
+        managers = manager or app.settings.manager_url
+        if not managers:
+            require_real_broker(app.settings.broker, "worker")
+        place_http = http or app.settings.http or (_any_port(managers) if app.settings.is_memory else "")
+        if place_http:
+            with needs_extra("canoa worker --http", "http"):
+                import aiohttp as _  # noqa: F401
         settings = WorkerSettings(
             concurrency=concurrency,
             processes=processes,
@@ -76,7 +106,10 @@ def worker(
             labels=parse_labels(",".join(label) if label else app.settings.labels),
             node_id=node_id,
             join=app.settings.join,
-            manager_url=app.settings.manager_url,
+            manager_url=managers,
+            http=place_http,
+            endpoint=endpoint or app.settings.endpoint,
+            node_token=app.settings.node_token,
         )
 
     async def main() -> None:
@@ -87,3 +120,9 @@ def worker(
                 await running.stop()
 
     serving.run(main())
+
+
+def _any_port(managers: str) -> str:
+    """Beside a manager on this machine nobody else need reach us."""
+    host = urlsplit(managers.partition(",")[0].strip()).hostname or ""
+    return "127.0.0.1:0" if host in ("localhost", "127.0.0.1", "::1") else "0.0.0.0:0"

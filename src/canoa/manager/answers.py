@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from canoa.broker.direct import DirectDelivery
 from canoa.clock import now_ms
 from canoa.errors import CanoaError, PayloadTooLarge, Undecodable
 from canoa.execution.outcome import Outcome
@@ -81,6 +82,8 @@ class Answers:
 
     def _refuse(self, delivery: Delivery, error: CanoaError) -> None:
         verdict = FOREIGN if isinstance(error, Foreign) else MALFORMED
+        if isinstance(delivery, DirectDelivery):
+            delivery.error = error  # whoever brought it waits for an answer
         log.warning("step_result_refused", verdict=verdict, reason=str(error))
         move = None
         if verdict == MALFORMED:

@@ -14,7 +14,6 @@ from canoa.clock import SystemClock
 from canoa.execution import health
 from canoa.manager.pools import WHOLE_NODE, Pools
 from canoa.manager.silence import Signs
-from canoa.store.routed_port import AMQP, REACHABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,7 +28,7 @@ class Presence(enum.StrEnum):
     """What keeps a node out of routing, besides its health."""
 
     SILENT = "SILENT"  # no sign of life for too long
-    UNREACHABLE = "UNREACHABLE"  # it has no queue, and nothing else is sent by yet
+    UNREACHABLE = "UNREACHABLE"  # it has neither a queue nor an address
     LEFT = "LEFT"  # it said so, or its queue has nobody who listens
 
 
@@ -94,9 +93,9 @@ class Catalogue:
             self.known_actions |= offered(row)
 
     def _put_into_pools(self, row: NodeRow) -> None:
-        if row.protocol in REACHABLE:
+        if row.protocol:
             self.pools.put(row)
-        else:  # nothing can be sent to it yet
+        else:  # nothing can be sent to it
             self.pools.remove(row.node_id)
 
     def _forget(self, node_id: NodeId) -> None:
@@ -105,14 +104,6 @@ class Catalogue:
         self.signs.forget(node_id)
         self.pools.remove(node_id)
         self._on_forgotten(node_id)
-
-    def takes_bundles(self, node_id: NodeId) -> bool:
-        row = self.rows.get(node_id)
-        return row is not None and row.takes_bundles
-
-    def protocol(self, node_id: NodeId) -> str:
-        row = self.rows.get(node_id)
-        return AMQP if row is None else row.protocol
 
     def learnt_s_ago(self, node_id: NodeId) -> float:
         """Since its row came into this copy."""
@@ -166,7 +157,7 @@ class Catalogue:
         """A `Presence`, or else its `Health`."""
         if not row.actions:
             return Presence.LEFT
-        if row.protocol not in REACHABLE:
+        if not row.protocol:
             return Presence.UNREACHABLE
         if row.node_id in self._silent:
             return Presence.SILENT
@@ -180,4 +171,4 @@ class Catalogue:
 
 def offered(row: NodeRow) -> frozenset[ActionName]:
     """What it offers, or did before it left: the limits of that stay in its row. Nothing, where nothing can be sent."""
-    return frozenset(row.actions) | row.limits.keys() if row.protocol in REACHABLE else frozenset()
+    return frozenset(row.actions) | row.limits.keys() if row.protocol else frozenset()

@@ -16,9 +16,10 @@ import msgspec
 from canoa.errors import PayloadTooLarge, SettingError, Undecodable, WrongUse
 from canoa.execution.placement import check_labels
 from canoa.manager.reading import unpacked
-from canoa.store.routed_port import AMQP, HTTP, MQTT, NodeRow
+from canoa.store.routed_port import NodeRow
+from canoa.transports.ways import ordered
 from canoa.urn import action_name
-from canoa.vocabulary import ActionName, NodeId
+from canoa.vocabulary import AMQP, HTTP, MQTT, ActionName, NodeId
 from canoa.wire import sapparchi
 from canoa.wire.sapparchi import ActionLimits, Registration
 
@@ -106,6 +107,7 @@ def _strange(said: Registration, actions: tuple[ActionName, ...]) -> int:
 def _row(
     said: Registration, node_id: NodeId, actions: tuple[ActionName, ...], headers: Mapping[str, HeaderValue]
 ) -> NodeRow:
+    ways = ordered(said.layer, _ways(said, headers))
     row = NodeRow(
         node_id=node_id,
         layer=said.layer,
@@ -113,7 +115,8 @@ def _row(
         site=_text(headers.get(sapparchi.SITE)),
         type=said.type or "",
         endpoint=said.endpoint or "",
-        protocol=_protocol(said, headers),
+        protocol=ways[0] if ways else "",
+        ways=ways if len(ways) > 1 else (),
         instance=_text(headers.get(sapparchi.INSTANCE)),
         limits=_limits(headers.get(sapparchi.LIMITS), actions),
         takes_bundles=headers.get(sapparchi.BUNDLES) is True,
@@ -122,11 +125,29 @@ def _row(
     return msgspec.structs.replace(row, fingerprint=fingerprint(row), load=_load(headers.get(sapparchi.LOAD)))
 
 
-def _protocol(said: Registration, headers: Mapping[str, HeaderValue]) -> str:
-    """By which it can be reached: it listens where it spoke."""
-    if not said.node_id:
-        return HTTP
-    return MQTT if sapparchi.BY_MQTT in headers else AMQP
+def _ways(said: Registration, headers: Mapping[str, HeaderValue]) -> frozenset[str]:
+    """By which it can be reached: as it says, or where it spoke, and at its endpoint if that is an address. Who has no
+    id has no queue either."""
+    has_endpoint = is_http_url(said.endpoint or "")
+    told = _text(headers.get(sapparchi.WAYS))
+    if told:
+        spoken = frozenset(told.split(",")) - {HTTP}
+    elif sapparchi.BY_HTTP in headers or not said.node_id:
+        spoken = frozenset()
+    else:
+        spoken = frozenset({MQTT if sapparchi.BY_MQTT in headers else AMQP})
+    return spoken | {HTTP} if has_endpoint else spoken
+
+
+def is_http_url(endpoint: str) -> bool:
+    """Whether messages can be posted there: an address without a password, a query or a fragment."""
+    try:
+        parts = urlsplit(endpoint)
+        port = parts.port
+    except ValueError:
+        return False
+    is_bare = not (parts.username or parts.password or parts.query or parts.fragment)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and is_bare and port != 0 and endpoint.isascii()
 
 
 def fingerprint(row: NodeRow) -> str:

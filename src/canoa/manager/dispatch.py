@@ -21,7 +21,7 @@ from canoa.manager.sending import Sender
 from canoa.manager.telling import Telling
 from canoa.manager.timers import Timers
 from canoa.store.telling import tell
-from canoa.vocabulary import NodeId, TaskId
+from canoa.vocabulary import TaskId
 from canoa.wire.ids import new_task_id
 from canoa.wire.sapparchi import parse_request_id
 
@@ -33,13 +33,15 @@ if TYPE_CHECKING:
     from canoa.execution.step_moves import Route
     from canoa.execution.step_settings import StepSettings
     from canoa.store.routed_port import Due, FullStore, Move, Moved
+    from canoa.transports.reaching import Reaching
+    from canoa.vocabulary import NodeId
 
 PAGE: Final = 500
 
 
 class Dispatch:
-    """`on_moved` hears of moves that were written. `takes_bundles`: whether a node does. `protocol`: by which it is
-    reached. `owner`: which manager this is."""
+    """`on_moved` hears of moves that were written. `reaching`: how messages get to nodes. `owner`: which manager this
+    is."""
 
     def __init__(
         self,
@@ -49,8 +51,7 @@ class Dispatch:
         *,
         events: Events,
         on_moved: Callable[[Sequence[tuple[Move, Moved]]], None],
-        takes_bundles: Callable[[NodeId], bool],
-        protocol: Callable[[NodeId], str],
+        reaching: Reaching,
         owner: str,
         steps: StepSettings,
         limit_bytes: int,
@@ -65,9 +66,7 @@ class Dispatch:
         self.moving = Moving(
             store, route, self._after, ahead=lambda attempts: self.sender.send(attempts), settings=steps
         )
-        self.sender = Sender(
-            broker, store, self.moving, stats=self.stats, takes_bundles=takes_bundles, protocol=protocol
-        )
+        self.sender = Sender(broker, store, self.moving, stats=self.stats, reaching=reaching)
         self.answers = Answers(self.moving, self.sender, stats=self.stats, limit_bytes=limit_bytes)
         self.intake = Intake(
             store,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _AWAY: Final = {
     Presence.SILENT: "silent: no sign of life for too long",
-    Presence.UNREACHABLE: "unreachable: it has an endpoint and no queue",
+    Presence.UNREACHABLE: "unreachable: it has neither a queue nor an address",
     Presence.LEFT: "it left",
 }
 

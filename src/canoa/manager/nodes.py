@@ -21,6 +21,10 @@ from canoa.manager.router import Router
 from canoa.manager.routing.strategies import Strategies
 from canoa.manager.trimming import Trimmer
 from canoa.manager.watching import Watching
+from canoa.transports.amqp import AmqpTransport, TopicTransport
+from canoa.transports.http import HttpTransport
+from canoa.transports.reaching import Reaching
+from canoa.vocabulary import AMQP, HTTP, MQTT
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from canoa.execution.explaining import Explained
     from canoa.manager.probing import Lose
     from canoa.store.routed_port import FullStore, Move, Moved
-    from canoa.vocabulary import ActionName
+    from canoa.vocabulary import ActionName, NodeId
 
 
 class Nodes:
@@ -52,8 +56,13 @@ class Nodes:
         settings = settings or NodeSettings()
         self._broker = broker
         self._strategies = Strategies(settings.routing, start=random.randrange(1_000_000))
-        self.catalogue = Catalogue(settings, clock, on_forgotten=self._strategies.forget)
+        self.catalogue = Catalogue(settings, clock, on_forgotten=self._forget)
         self.watching = Watching(self.catalogue.clock)
+        self.http = HttpTransport()
+        self.reaching = Reaching(
+            {AMQP: AmqpTransport(broker), MQTT: TopicTransport(broker), HTTP: self.http},
+            row=lambda node_id: self.catalogue.rows.get(node_id),
+        )
         self.follower = Follower(broker, store, self.catalogue, manager_id=manager_id, watching=self.watching)
         self.health = HealthNotes(self.catalogue, self.follower)
         self.router = Router(
@@ -63,10 +72,12 @@ class Nodes:
             watching=self.watching,
             note=self.health.post_from_any_thread,
         )
-        self.registrations = Registrations(broker, self.catalogue, self.follower, on_return=self.health.close)
+        self.registrations = Registrations(
+            broker, self.catalogue, self.follower, reaching=self.reaching, on_return=self.health.close
+        )
         self.heart = Heart(broker, store, manager_id=manager_id, clock=self.catalogue.clock)
         self.prober = Prober(
-            broker,
+            self.reaching,
             store,
             catalogue=self.catalogue,
             follower=self.follower,
@@ -111,6 +122,10 @@ class Nodes:
             "trim": self.trimmer.run(),
         }
 
+    def _forget(self, node_id: NodeId) -> None:
+        self._strategies.forget(node_id)
+        self.reaching.forget(node_id)
+
     async def aclose(self) -> None:
         for consumer in self.consumers:
             with suppress(CanoaError):
@@ -118,3 +133,4 @@ class Nodes:
         await self.registrations.stop()
         await self.heart.stop()
         await self.follower.aclose()
+        await self.http.aclose()

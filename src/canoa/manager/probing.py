@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from canoa.broker.listeners import listeners
 from canoa.errors import CanoaError
 from canoa.logs import get_logger
 from canoa.manager.registering import left
 
 if TYPE_CHECKING:
-    from canoa.broker.port import Broker
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.following import Follower
     from canoa.store.routed_port import RoutedStore
+    from canoa.transports.reaching import Reaching
     from canoa.vocabulary import NodeId
 
 log = get_logger(__name__)
@@ -62,7 +61,7 @@ def judge(looks: Looks, consumers: int | None, now_s: float) -> tuple[Looks, str
 class Prober:
     def __init__(
         self,
-        broker: Broker,
+        reaching: Reaching,
         store: RoutedStore,
         *,
         catalogue: Catalogue,
@@ -70,7 +69,7 @@ class Prober:
         is_leading: Callable[[], bool],
         lose: Lose,
     ) -> None:
-        self._broker = broker
+        self._reaching = reaching
         self._store = store
         self._catalogue = catalogue
         self._follower = follower
@@ -105,7 +104,7 @@ class Prober:
         now_s = self._catalogue.clock.monotonic_s()
         if self._catalogue.signs.age_s(node_id, now_s) < LOOK_EVERY_S:
             return  # it answers
-        consumers = await listeners(self._broker, node_id)
+        consumers = await self._reaching.listeners(node_id)
         self._looks[node_id], why = judge(self._looks[node_id], consumers, now_s)
         if why is not None:
             await self._give_up(node_id, why)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from canoa.broker.listeners import listeners
 from canoa.errors import BrokerUnreachable, StoreFull, StoreUnreachable
 from canoa.logs import get_logger
 from canoa.manager.acknowledging import Acknowledger
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.following import Follower
     from canoa.store.routed_port import NodeRow
+    from canoa.transports.reaching import Reaching
     from canoa.vocabulary import NodeId
 
 log = get_logger(__name__)
@@ -52,9 +52,15 @@ class Registrations:
     """`on_return` hears of nodes that come back, or start again: what failed before says nothing about them."""
 
     def __init__(
-        self, broker: Broker, catalogue: Catalogue, follower: Follower, *, on_return: Callable[[NodeId], None]
+        self,
+        broker: Broker,
+        catalogue: Catalogue,
+        follower: Follower,
+        *,
+        reaching: Reaching,
+        on_return: Callable[[NodeId], None],
     ) -> None:
-        self._broker = broker
+        self._reaching = reaching
         self._catalogue = catalogue
         self._follower = follower
         self._on_return = on_return
@@ -212,7 +218,7 @@ class Registrations:
         silence_s = self._catalogue.settings.silence_s
         if known is None or not is_doubtful(known, claim, ages=ages, silence_s=silence_s):
             return True
-        return may_have(known, claim, await listeners(self._broker, claim.node_id))
+        return may_have(known, claim, await self._reaching.listeners(claim.node_id))
 
     # --- Answering ------------------------------------------------------------------------------------------
 

@@ -12,8 +12,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from canoa.broker import topology
 from canoa.broker.port import Publication
 from canoa.broker.posting import is_hopeless, post
@@ -23,7 +21,7 @@ from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import StepEnd, StepLost
 from canoa.logs import get_logger
 from canoa.repeating import REPEAT_AFTER_S, is_lasting
-from canoa.store.routed_port import HOLD_OWED_MS, MQTT
+from canoa.store.routed_port import HOLD_OWED_MS
 from canoa.vocabulary import NodeId, TaskId
 from canoa.wire import sapparchi
 from canoa.wire.bundle import packed
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from canoa.manager.metrics import ManagerStats
     from canoa.manager.moving import Moving
     from canoa.store.routed_port import Moved, Owed, RoutedStore
+    from canoa.transports.reaching import Reaching
 
 log = get_logger(__name__)
 
@@ -54,7 +53,7 @@ than it gives must not fill our memory."""
 
 
 class Sender:
-    """`takes_bundles`: whether a node does. `protocol`: by which a node is reached."""
+    """`reaching`: how messages get to nodes."""
 
     def __init__(
         self,
@@ -63,15 +62,13 @@ class Sender:
         moving: Moving,
         *,
         stats: ManagerStats,
-        takes_bundles: Callable[[NodeId], bool],
-        protocol: Callable[[NodeId], str],
+        reaching: Reaching,
     ) -> None:
         self._broker = broker
         self._store = store
         self._moving = moving
         self._stats = stats
-        self._takes_bundles = takes_bundles
-        self._protocol = protocol
+        self._reaching = reaching
         self._loop = asyncio.get_running_loop()
         self._in_hand: dict[str, float] = {}  # until when it is tried, by the loop's clock
         self._outgoing: list[Owed] = []
@@ -141,27 +138,26 @@ class Sender:
 
     def _post_outgoing(self) -> None:
         outgoing, self._outgoing = self._outgoing, []
+        by_node: dict[NodeId, list[Owed]] = {}
         by_queue: dict[str, list[Owed]] = {}
         now_s = self._loop.time()
         for each in outgoing:
             if self._is_stopped or now_s >= self._in_hand[each.key]:
                 self._drop([each])
-            elif queue := self._bundles_to(each.publication):
-                by_queue.setdefault(queue, []).append(each)
+            elif each.publication.exchange == topology.NODE_UNICAST:
+                by_node.setdefault(_node_of(each.publication), []).append(each)
+            elif _is_reply(each.publication):
+                by_queue.setdefault(each.publication.key, []).append(each)
             else:
                 self._post_alone(each)
+        for node_id, owed in by_node.items():
+            messages = [each.publication.message for each in owed]
+            self._reaching.post(node_id, messages, partial(self._on_sent, owed))
         for queue, owed in by_queue.items():
             self._post_together(queue, owed)
 
-    def _bundles_to(self, publication: Publication) -> str | None:
-        """The queue by which bundles reach whoever this is for; None: it goes alone, as published."""
-        if publication.exchange == topology.NODE_UNICAST:
-            node_id = _node_of(publication)
-            return topology.node_queue_name(node_id) if self._takes_bundles(node_id) else None
-        is_reply = not publication.exchange and publication.key.startswith(topology.REPLY_PREFIX)
-        return publication.key if is_reply else None
-
     def _post_together(self, queue: str, owed: list[Owed]) -> None:
+        """To a session, which reads bundles."""
         at = 0
         for message, count in packed([each.publication.message for each in owed]):
             together, at = owed[at : at + count], at + count
@@ -173,18 +169,10 @@ class Sender:
                 post(self._broker, publication, partial(self._on_outcome, together), later=True)
 
     def _post_alone(self, owed: Owed) -> None:
-        post(self._broker, self._addressed(owed.publication), partial(self._on_outcome, [owed]), later=True)
+        post(self._broker, owed.publication, partial(self._on_outcome, [owed]), later=True)
 
-    def _addressed(self, publication: Publication) -> Publication:
-        """As it stands, or to the topic that a node on MQTT listens to: mandatory as well, so it is known at once
-        whether anybody does."""
-        if publication.exchange != topology.NODE_UNICAST:
-            return publication
-        node_id = _node_of(publication)
-        if self._protocol(node_id) != MQTT:
-            return publication
-        key = topology.node_topic_key(node_id)
-        return msgspec.structs.replace(publication, exchange=topology.AMQ_TOPIC, key=key)
+    def _on_sent(self, owed: Sequence[Owed], places: range, outcome: PublishOutcome) -> None:
+        self._on_outcome(owed if len(places) == len(owed) else owed[places.start : places.stop], outcome)
 
     def _on_outcome(self, owed: Sequence[Owed], outcome: PublishOutcome) -> None:
         if outcome is None:
@@ -246,6 +234,10 @@ class Sender:
             self._all_sent.set()
         while self._held_back and len(self._in_hand) < MAX_IN_HAND:
             self._held_back.popleft()()
+
+
+def _is_reply(publication: Publication) -> bool:
+    return not publication.exchange and publication.key.startswith(topology.REPLY_PREFIX)
 
 
 def _node_of(publication: Publication) -> NodeId:

@@ -17,6 +17,7 @@ from canoa.errors import CanoaError
 from canoa.execution.step_settings import StepSettings
 from canoa.logs import get_logger
 from canoa.manager.dispatch import Dispatch
+from canoa.manager.doors import Doors
 from canoa.manager.marking import Mark
 from canoa.manager.metrics import Figures, ManagerCollector, new_registry
 from canoa.manager.node_settings import NodeSettings
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from canoa.store.port import Accepted
     from canoa.store.routed_port import FullStore
     from canoa.vocabulary import ActionName, NodeId, TaskId
+    from canoa.wire.sapparchi import RegistrationAck
 
 log = get_logger(__name__)
 
@@ -70,11 +72,15 @@ class Manager:
             self.nodes.router,
             events=events,
             on_moved=self.nodes.on_moved,
-            takes_bundles=self.nodes.catalogue.takes_bundles,
-            protocol=self.nodes.catalogue.protocol,
+            reaching=self.nodes.reaching,
             owner=self.id,
             steps=settings.steps,
             limit_bytes=settings.limit_bytes,
+        )
+        self._doors = Doors(
+            self.nodes.catalogue,
+            on_registration=self.nodes.registrations.on_delivery,
+            on_result=self._dispatch.answers.on_delivery,
         )
         self._mark = Mark(broker, is_leading=lambda: self.nodes.heart.is_leading, send_again=self._dispatch.send_again)
         self.figures = Figures(
@@ -181,6 +187,14 @@ class Manager:
     async def rerun(self, task_id: TaskId) -> Verdict:
         """Run the steps again that did not succeed; `LATE` for a task that has not ended, or ended well."""
         return await self._dispatch.rerun(task_id)
+
+    async def register(self, message: Message) -> RegistrationAck:
+        """A node's registration that came by no queue; written when it returns. Raises what is wrong with it."""
+        return await self._doors.register(message)
+
+    async def take_result(self, message: Message) -> None:
+        """A node's answer, likewise."""
+        await self._doors.take_result(message)
 
     def explain(self, action: ActionName, *, size_bytes: int = 0) -> Explained:
         """Where an attempt would go now, and why. Raises `UnknownAction`."""

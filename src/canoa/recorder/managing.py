@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from canoa.store.port import Accepted
     from canoa.store.routed_port import RoutedStore
     from canoa.vocabulary import ActionName, TaskId
+    from canoa.wire.sapparchi import RegistrationAck
 
 
 class Managing(Protocol):
@@ -46,6 +47,12 @@ class Managing(Protocol):
 
     async def rerun(self, task_id: TaskId) -> Verdict:
         """Run the steps again that did not succeed; `LATE` for a task that has not ended, or ended well."""
+
+    async def register(self, message: Message) -> RegistrationAck:
+        """A node's registration that came by no queue; written when it returns. Raises what is wrong with it."""
+
+    async def take_result(self, message: Message) -> None:
+        """A node's answer, likewise."""
 
     def explain(self, action: ActionName, *, size_bytes: int = 0) -> Explained:
         """Where an attempt with so large an input would go now, and why. Raises `UnknownAction`."""

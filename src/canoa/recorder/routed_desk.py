@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from canoa.store.port import TaskRow
     from canoa.store.routed_port import RoutedStore, StepRow
     from canoa.vocabulary import TaskId
+    from canoa.wire.sapparchi import RegistrationAck
 
 
 class RoutedDesk:
@@ -170,6 +171,14 @@ class RoutedDesk:
         if size_bytes < 0:
             raise SettingError(f"size_bytes is {size_bytes}; use 0 or more")
         return showing.explanation(self._manager().explain(action_name(action), size_bytes=size_bytes))
+
+    async def register_node(self, message: Message) -> RegistrationAck:
+        """A registration that came over HTTP."""
+        return await self._manager().register(message)
+
+    async def take_result(self, message: Message) -> None:
+        """A node's answer that came over HTTP."""
+        await self._manager().take_result(message)
 
     def _manager(self) -> Managing:
         if self.managing is None:

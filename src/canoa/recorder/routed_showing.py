@@ -18,7 +18,6 @@ from canoa.recorder.routed_views import (
     StepView,
     StoryView,
 )
-from canoa.store.routed_port import REACHABLE
 from canoa.urn import action_urn, task_urn
 from canoa.wire.sapparchi import ActionLimits
 
@@ -123,7 +122,7 @@ def nodes(
             layer=row.layer.value,
             site=row.site,
             type=row.type,
-            protocol=row.protocol,
+            protocol="+".join(row.all_ways),
             endpoint=row.endpoint,
             labels=row.labels,
             actions=list(row.actions),
@@ -142,7 +141,7 @@ def nodes(
 def _state(row: NodeRow, now_ms: int, silent_after_s: float) -> str:
     if not row.actions:
         return LEFT
-    if row.protocol not in REACHABLE:
+    if not row.protocol:
         return UNREACHABLE
     return SILENT if now_ms - row.seen_ms > silent_after_s * 1000 else HERE
 

@@ -101,9 +101,10 @@ class Registered:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
-    """`state`: `here`, `silent` (no sign of life for too long: it gets no work), `unreachable` (it has an endpoint and
-    no queue, and managers send by queues) or `left`. `health`: OK, WARNING, DOWN or RECOVERING; `action_health`: where
-    one of its actions is not OK. `queued`: steps that are out at it."""
+    """`state`: `here`, `silent` (no sign of life for too long: it gets no work), `unreachable` (it has neither
+    a queue nor an address) or `left`. `protocol`: by which it is reached, the preferred one first (`AMQP+HTTP`).
+    `health`: OK, WARNING, DOWN or RECOVERING; `action_health`: where one of its actions is not OK. `queued`: steps that
+    are out at it."""
 
     id: str
     layer: str
@@ -120,6 +121,22 @@ class NodeView:
     queued: int
     registered_at: datetime
     seen_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeAccepted:
+    """To a node that registered over HTTP, as published."""
+
+    token: str
+    nodeId: str  # noqa: N815 - the wire's own name
+    actions: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultTaken:
+    """To a node that answered over HTTP."""
+
+    taken: bool
 
 
 @dataclass(frozen=True, kw_only=True)

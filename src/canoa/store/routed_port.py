@@ -27,7 +27,7 @@ from canoa.execution.step_moves import (
 )
 from canoa.execution.step_settings import StepSettings
 from canoa.store.port import NewTask, Store, Writes
-from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
+from canoa.vocabulary import AMQP, ActionName, Layer, NodeId, TaskId
 from canoa.wire.sapparchi import ActionLimits
 
 if TYPE_CHECKING:
@@ -109,12 +109,6 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 # --- Nodes and their health ------------------------------------------------------------------------------
 
 
-AMQP: Final = "AMQP"
-MQTT: Final = "MQTT"  # through a broker that translates topics into keys: what it subscribed to is a queue there
-HTTP: Final = "HTTP"  # an endpoint and no queue: it is known, and nothing can be sent to it yet
-REACHABLE: Final = frozenset({AMQP, MQTT})
-
-
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node_id: NodeId
     layer: Layer
@@ -122,7 +116,8 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     site: str = ""
     type: str = ""
     endpoint: str = ""
-    protocol: str = AMQP
+    protocol: str = AMQP  # the preferred one of its `ways`; empty: nothing can be sent to it
+    ways: tuple[str, ...] = ()  # by which it can be reached, where there are several
     instance: str = ""
     token: str = ""
     fingerprint: str = ""
@@ -133,6 +128,11 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     registered_ms: int = 0  # when it became what it is
     seen_ms: int = 0  # its last sign of life
     version: int = 0  # of the catalogue, when it changed last; the store counts it
+
+    @property
+    def all_ways(self) -> tuple[str, ...]:
+        """By which it can be reached, the preferred one first."""
+        return self.ways or ((self.protocol,) if self.protocol else ())
 
 
 class BreakerRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

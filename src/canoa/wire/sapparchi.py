@@ -43,7 +43,10 @@ LOAD: Final = "canoa-load"  # attempts that run, as a share of those that may
 VERSION: Final = "canoa-version"
 BUNDLES: Final = "canoa-bundles"  # true: its queue is `topology.node_queue_name`, and may bring several messages as one
 
-BY_MQTT: Final = "x-mqtt-publish-qos"  # RabbitMQ's own, of what was published over MQTT
+WAYS: Final = "canoa-ways"  # by which it can be reached, by comma: AMQP,HTTP
+
+BY_MQTT: Final = "x-mqtt-publish-qos"  # RabbitMQ's own, of what was published over MQTT; our own MQTT link says it, too
+BY_HTTP: Final = "canoa-by-http"  # of what came to a manager's HTTP door
 
 TAKEN: Final = "canoa-taken"  # of an acknowledgement to one `INSTANCE`: true: another live node has its id
 

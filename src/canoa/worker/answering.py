@@ -16,17 +16,21 @@ import msgspec
 from canoa.broker import topology
 from canoa.broker.bundled import PartDelivery
 from canoa.broker.port import HeaderValue, Message, Publication
+from canoa.errors import WrongUse
 from canoa.logs import get_logger
 from canoa.wire import result, sapparchi
 from canoa.wire.bundle import packed
 from canoa.wire.codec import ContentType
 from canoa.wire.ids import made_up_id
 from canoa.wire.sapparchi import NodeMessage
+from canoa.worker.settling import REPEAT_AFTER_S
+from canoa.worker.uplinks.port import UplinkDelivery
 
 if TYPE_CHECKING:
     from canoa.broker.port import Broker, Delivery, PublishOutcome
     from canoa.wire.result import Failure
     from canoa.worker.settling import Settler
+    from canoa.worker.uplinks.port import Uplink
 
 log = get_logger(__name__)
 
@@ -85,10 +89,29 @@ class Answerer:
             message_id=message_id_of(request),
         )
         owed = _Owed(message, request, delivery)
-        if isinstance(delivery, PartDelivery):
+        is_part = isinstance(delivery, PartDelivery)
+        origin = delivery.whole.delivery if isinstance(delivery, PartDelivery) else delivery
+        if isinstance(origin, UplinkDelivery):
+            self._send_up(owed, origin.uplink, together=is_part)
+        elif is_part:
             self._send_soon(owed)
         else:
             self._send_alone(owed)
+
+    def _send_up(self, owed: _Owed, uplink: Uplink, *, together: bool) -> None:
+        """By the way it came. What no manager takes now is tried again: nobody else has it."""
+        again = partial(self._send_up, owed, uplink, together=together)
+
+        def on_outcome(outcome: PublishOutcome) -> None:
+            if outcome is None or type(outcome) is WrongUse:
+                if outcome is not None:
+                    log.warning("answer_refused", request_id=owed.request.request_id, reason=str(outcome))
+                self._settler.done(owed.delivery)
+            else:
+                log.debug("answer_waits", request_id=owed.request.request_id, reason=str(outcome))
+                self._loop.call_later(REPEAT_AFTER_S, again)
+
+        uplink.answer(owed.message, on_outcome, together=together)
 
     def _send_soon(self, owed: _Owed) -> None:
         if not self._owed:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
 
 from canoa.execution.prefetch import RunEstimate, deliveries_for, prefetch_for
 from canoa.worker.answering import Answerer
@@ -12,7 +13,7 @@ from canoa.worker.routed import RoutedOffer
 from canoa.worker.unicast import Unicast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from canoa.broker.port import Broker, Delivery
     from canoa.worker.health_page import HealthPage
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from canoa.worker.pooled import PoolOffer
     from canoa.worker.routed import RoutedDelivery
     from canoa.worker.settling import Settler
+    from canoa.worker.uplinks.port import Uplink
 
 PARTS_WEIGHT: Final = 0.05
 """Of the newest delivery in the mean of what one brings; remembers about the last 20."""
 
 
 class Joined:
-    """`concurrency`: of all lanes that its actions run in."""
+    """`concurrency`: of all lanes that its actions run in. `new_uplinks`: ways to managers besides the broker."""
 
     def __init__(
         self,
@@ -38,8 +40,10 @@ class Joined:
         concurrency: int,
         in_progress: Callable[[], int],
         page: HealthPage | None,
+        new_uplinks: Callable[[Node], Sequence[Uplink]] = lambda _: (),
     ) -> None:
         self.node = Node(broker, identity, load=lambda: in_progress() / concurrency, page=page)
+        self._uplinks = new_uplinks(self.node)
         self._concurrency = concurrency
         self._estimate = RunEstimate()
         self._prefetch = prefetch_for(concurrency, self._estimate, None)
@@ -54,7 +58,7 @@ class Joined:
 
     @property
     def is_registered(self) -> bool:
-        return self.node.state is State.REGISTERED
+        return self.node.state is State.REGISTERED or any(each.is_registered for each in self._uplinks)
 
     @property
     def refused(self) -> int:
@@ -73,6 +77,21 @@ class Joined:
                     take(*opened)
 
         await self.node.join(on_message, prefetch=self._prefetch)
+        for uplink in self._uplinks:
+            await uplink.start(on_message)
+
+    def duties(self) -> list[Coroutine[Any, Any, None]]:
+        """What runs as long as the node does; one that raises makes it deaf."""
+        return [*self.node.duties(), *(duty for uplink in self._uplinks for duty in uplink.duties())]
+
+    async def leave(self) -> None:
+        """Say so, if anybody can hear it."""
+        await asyncio.gather(self.node.leave(), *(uplink.leave() for uplink in self._uplinks))
+
+    async def aclose(self) -> None:
+        for uplink in self._uplinks:
+            await uplink.aclose()
+        await self.node.aclose()
 
     async def tune(self) -> None:
         """One queue brings all actions, so their mean decides."""

@@ -69,6 +69,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     site: str
     labels: dict[str, str]
     policies: dict[ActionName, Policy]  # of what it offers
+    endpoint: str = ""  # where it takes messages over HTTP; empty: nowhere
+    ways: tuple[str, ...] = ()  # by which it is reached, where that is not its broker's queue alone
 
 
 class Node:
@@ -201,7 +203,7 @@ class Node:
         if intent is not None and not intent.is_forced:
             log.warning("registration_not_acknowledged", node_id=self._identity.node_id, remedy=UNANSWERED_REMEDY)
         if intent is not None:
-            self._broker.post(self._publication(self._urns, is_forced=intent.is_forced), _heard_nothing)
+            self._broker.post(_registration(self.said(is_forced=intent.is_forced)), _heard_nothing)
         self._set_timer(registration.due_s(self._view))
 
     def _set_timer(self, due_s: float | None) -> None:
@@ -209,19 +211,24 @@ class Node:
             self._timer.cancel()
         self._timer = None if due_s is None else self._loop.call_at(due_s, self._feed, registration.Ticked())
 
-    def _publication(self, urns: list[str], *, is_forced: bool) -> Publication:
+    def said(self, *, is_forced: bool = True, is_leaving: bool = False) -> Message:
+        """Its registration, by whichever way that goes; without actions where it leaves."""
         identity = self._identity
         said = Registration(
-            node_id=identity.node_id, layer=identity.layer, type=TYPE, actions=urns, force_register=is_forced
+            node_id=identity.node_id,
+            endpoint=identity.endpoint,
+            layer=identity.layer,
+            type=TYPE,
+            actions=[] if is_leaving else self._urns,
+            force_register=is_forced,
         )
-        message = Message(
+        return Message(
             body=sapparchi.encode(said),
             content_type=ContentType.JSON.value,
             headers={**self._fixed_headers, sapparchi.LOAD: round(self._load(), 3)},
             reply_to=self._heartbeats,  # all nodes share the published key
             expiration_s=REGISTRATION_TTL_S,
         )
-        return Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.NODES_REGISTER, mandatory=False)
 
     # --- Leaving --------------------------------------------------------------------------------------
 
@@ -231,7 +238,7 @@ class Node:
         self._set_timer(None)
         with suppress(CanoaError, TimeoutError):
             async with asyncio.timeout(LEAVE_WITHIN_S):
-                await self._broker.publish(self._publication([], is_forced=True))
+                await self._broker.publish(_registration(self.said(is_leaving=True)))
 
     async def take_the_rest(self) -> None:
         """Return once the queue is empty, or not in time: what is in it is being given back meanwhile. It is not ours
@@ -265,6 +272,10 @@ class Node:
                     await self._broker.delete_queue(self.queue)
 
 
+def _registration(said: Message) -> Publication:
+    return Publication(message=said, exchange=topology.AMQ_TOPIC, key=topology.NODES_REGISTER, mandatory=False)
+
+
 def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
     headers: dict[str, HeaderValue] = {
         sapparchi.INSTANCE: instance,
@@ -273,6 +284,8 @@ def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
     }
     if identity.site:
         headers[sapparchi.SITE] = identity.site
+    if identity.ways:
+        headers[sapparchi.WAYS] = ",".join(identity.ways)
     if identity.labels:
         headers[sapparchi.LABELS] = msgspec.json.encode(identity.labels).decode()
     limits = msgspec.json.encode({action_urn(name): _limits(each) for name, each in identity.policies.items()})

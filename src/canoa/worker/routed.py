@@ -24,6 +24,7 @@ from canoa.logs import get_logger
 from canoa.wire import result, sapparchi, task
 from canoa.worker.answering import Answer, failure, message_id_of
 from canoa.worker.offer import RECOUNTED_S, Encoded, Offer
+from canoa.worker.uplinks.port import UplinkDelivery
 
 if TYPE_CHECKING:
     from canoa.execution.policy import Policy
@@ -167,8 +168,16 @@ class RoutedOffer(Offer):
         self._send_to_itself(delivery, ladder.towards(self.queue, message, RECOUNTED_S))
 
     def wait(self, delivery: Delivery, wait_s: float) -> None:
-        message = task.again(_routed(delivery).as_it_came())
-        self._send_to_itself(delivery, ladder.towards(self.queue, message, wait_s))
+        routed = _routed(delivery)
+        message = task.again(routed.as_it_came())
+        if isinstance(routed.origin, PartDelivery) and isinstance(routed.origin.whole.delivery, UplinkDelivery):
+            routed.origin.whole.delivery.again_apart(message, wait_s)
+            self._settler.done(delivery)
+        elif isinstance(routed.origin, UplinkDelivery):
+            routed.origin.again(message, wait_s)
+            self._settler.dropped()
+        else:
+            self._send_to_itself(delivery, ladder.towards(self.queue, message, wait_s))
 
     def _send_to_itself(self, delivery: Delivery, publication: Publication) -> None:
         refuse = partial(self.refuse_message, delivery)

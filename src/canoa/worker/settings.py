@@ -24,8 +24,16 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     site: str = ""
     labels: dict[str, str] = {}  # what placements may ask for
     join: bool = True  # be a node that managers can reach; false: take work from the pool alone
-    manager_url: str = ""  # where to poll a manager's health; empty: its heartbeats tell enough
+    manager_url: str = ""  # of managers, by comma: whether one is up, and for HTTP; empty: heartbeats tell enough
+    http: str = ""  # host:port where messages are taken over HTTP; empty: nowhere. Port 0 takes a free one
+    endpoint: str = ""  # the address under which managers find that; empty: made of host and port
+    node_token: str = ""  # shown to managers that ask nodes for one
     journal: str = ""  # file that tells which kept tasks run, where the broker dies with the process; empty: none
+
+    @property
+    def managers(self) -> list[str]:
+        """Their addresses."""
+        return [url.strip() for url in self.manager_url.split(",") if url.strip()]
 
     def __post_init__(self) -> None:
         if self.concurrency < 1 or self.processes < 0 or self.drain_s < 0:
@@ -36,5 +44,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if self.node_id and not _NODE_ID.fullmatch(self.node_id):
             raise SettingError(f"node_id {self.node_id!r:.150}: use 1 to 128 letters, digits, '-', '_', '.' or ':'")
         check_labels(self.labels)
+        if self.http and not self.managers:
+            raise SettingError(f"http={self.http!r:.80} without a manager's address; give manager_url, too")
         if len(self.site) > MAX_SITE_CHARS or not self.site.isprintable():
             raise SettingError(f"site {self.site!r:.150}: use up to {MAX_SITE_CHARS} characters that can be printed")

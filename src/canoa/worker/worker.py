@@ -22,7 +22,7 @@ from canoa.errors import CanoaError, WrongUse
 from canoa.execution import limits
 from canoa.execution.prefetch import prefetch_for, prefetch_under_rate
 from canoa.logs import get_logger
-from canoa.vocabulary import ActionName, NodeId, TaskId
+from canoa.vocabulary import AMQP, HTTP, ActionName, NodeId, TaskId
 from canoa.worker.callers import Callers
 from canoa.worker.cancelled import CancelledTasks
 from canoa.worker.driving import Interruption
@@ -32,7 +32,7 @@ from canoa.worker.joining import Joined
 from canoa.worker.journal import Journal
 from canoa.worker.lane import Lane
 from canoa.worker.metrics import ActionStats, WorkerCollector, exposition, new_registry
-from canoa.worker.node import Identity
+from canoa.worker.node import Identity, Node
 from canoa.worker.offer import Offer
 from canoa.worker.pooled import PoolOffer
 from canoa.worker.progress import ProgressTeller
@@ -41,12 +41,15 @@ from canoa.worker.running import Runner, processors
 from canoa.worker.settling import Settler
 from canoa.worker.sharing import SharedLimits
 from canoa.worker.suspects import Suspects
+from canoa.worker.unicast import ENVELOPE_BYTES
+from canoa.worker.uplinks.address import http_address
 
 if TYPE_CHECKING:
     from canoa.app import Canoa
     from canoa.broker.port import Broker, Consumer
     from canoa.worker.routed import RoutedOffer
     from canoa.worker.settings import WorkerSettings
+    from canoa.worker.uplinks.port import Uplink
 
 log = get_logger(__name__)
 
@@ -95,6 +98,7 @@ class Worker:
         self._main: Lane[Job] = Lane("main", settings.concurrency, self._run)
         self._cpu: Lane[Job] = Lane("cpu", processes, self._run)
         self._offers = [self._offer(action) for action in app.actions.values()]
+        self._address = http_address(settings) if settings.join and settings.http else None
         self._joined = self._new_joined() if settings.join else None
         self._cancels: Consumer | None = None
         self._look_again_s = 0.0  # by the loop's clock
@@ -124,6 +128,8 @@ class Worker:
             site=settings.site,
             labels=settings.labels,
             policies={offer.name: offer.policy for offer in self._offers},
+            endpoint=self._address.endpoint if self._address is not None else "",
+            ways=() if self._address is None else (HTTP,) if self._app.settings.is_memory else (AMQP, HTTP),
         )
         return Joined(
             self._broker,
@@ -132,8 +138,25 @@ class Worker:
             identity,
             concurrency=sum(lane.concurrency for lane in {self._lane_of(offer) for offer in self._offers}),
             in_progress=lambda: self.in_progress,
-            page=health_page(settings.manager_url) if settings.manager_url else None,
+            page=health_page(settings.managers[0]) if settings.managers and not self._app.settings.is_memory else None,
+            new_uplinks=self._new_uplinks,
         )
+
+    def _new_uplinks(self, node: Node) -> list[Uplink]:
+        if self._address is None:
+            return []
+        from canoa.worker.uplinks.http import HttpUplink  # when it is used: it needs an extra
+
+        return [
+            HttpUplink(
+                self._address.listener,
+                self.settings.managers,
+                node_id=self.node_id,
+                said=node.said,
+                max_body_bytes=2 * self._app.settings.max_payload_bytes + ENVELOPE_BYTES,
+                api_token=self.settings.node_token,
+            )
+        ]
 
     def metrics(self) -> bytes:
         """In Prometheus' text format."""
@@ -172,7 +195,7 @@ class Worker:
         for offer in self._offers:
             for consumer in offer.consumers:
                 self._spawn(consumer.wait_ended(), f"watch[{consumer.queue}]")
-        for duty in self._joined.node.duties() if self._joined is not None else ():
+        for duty in self._joined.duties() if self._joined is not None else ():
             self._spawn(duty, "node")
         for offer in self._offers:
             limit_s = offer.policy.timeout_s
@@ -320,7 +343,7 @@ class Worker:
         for lane in (self._main, self._cpu):
             lane.hold()  # what waits must not start in the place of what ends while we leave
         if self._joined is not None:
-            await self._joined.node.leave()
+            await self._joined.leave()
         for offer in self._offers:
             for consumer in offer.consumers:
                 await consumer.cancel()
@@ -342,7 +365,7 @@ class Worker:
         await self._limits.aclose()
         await self._stop_listening()
         if self._joined is not None:
-            await self._joined.node.aclose()
+            await self._joined.aclose()
         await self._broker.aclose()
         log.info("worker_stopped", node_id=self.node_id, clean=is_clean)
         return is_clean

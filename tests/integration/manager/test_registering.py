@@ -247,11 +247,11 @@ def offers(manager: Nodes, name: str) -> int | None:
     return None if row is None else len(row.actions)
 
 
-async def test_a_node_without_a_queue_is_known_and_gets_no_work(memory_town: Town) -> None:
+async def test_a_node_without_queue_and_address_is_known_and_gets_no_work(memory_town: Town) -> None:
     manager = await memory_town.start_manager()
 
-    await memory_town.register("", endpoint="http://10.0.0.9")
-    await memory_town.until(lambda: memory_town.acks("http://10.0.0.9"))
+    await memory_town.register("", endpoint="cellar:9")
+    await memory_town.until(lambda: memory_town.acks("cellar:9"))
 
     assert chosen(manager) is None
     assert not manager.router.is_known(RESIZE)

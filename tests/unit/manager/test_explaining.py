@@ -10,7 +10,6 @@ from tests.unit.manager.words import PRICE, RESIZE, circuit, node
 from canoa.errors import UnknownAction
 from canoa.execution.placement import Placement
 from canoa.manager.explaining import explained
-from canoa.store.routed_port import HTTP
 from canoa.vocabulary import Layer, NodeId, Routing
 from canoa.wire.sapparchi import ActionLimits
 
@@ -43,7 +42,7 @@ def test_what_rules_a_node_out_is_said() -> None:
         node("ill"),
         node("mute"),
         node("left", version=2, limits={RESIZE: ActionLimits()}),
-        node("web", protocol=HTTP),
+        node("web", protocol=""),
     )
     site.catalogue.take([replace(site.catalogue.rows[NodeId("left")], actions=(), version=3)])
     site.clock.advance(160)
@@ -61,7 +60,7 @@ def test_what_rules_a_node_out_is_said() -> None:
         ("down", "the node is DOWN after 3 failures, for 60 s more"),
         ("left", "it left"),
         ("mute", "silent: no sign of life for too long"),
-        ("web", "unreachable: it has an endpoint and no queue"),
+        ("web", "unreachable: it has neither a queue nor an address"),
     ]
 
 

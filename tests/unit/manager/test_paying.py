@@ -15,8 +15,10 @@ from canoa.execution.step_moves import StepEnd, StepLost, Verdict
 from canoa.manager import sending
 from canoa.manager.metrics import ManagerStats
 from canoa.manager.sending import Sender
-from canoa.store.routed_port import AMQP, MQTT, Moved, Owed
-from canoa.vocabulary import TaskId
+from canoa.store.routed_port import Moved, NodeRow, Owed
+from canoa.transports.amqp import AmqpTransport, TopicTransport
+from canoa.transports.reaching import Reaching
+from canoa.vocabulary import AMQP, MQTT, Layer, NodeId, TaskId
 from canoa.wire import bundle, routed, sapparchi
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 BUNDLING = {"bundling", "other"}
 """Nodes that take bundles."""
+DEVICES = {"meter-1"}
+"""Nodes on MQTT."""
 
 
 class Post:
@@ -79,9 +83,13 @@ async def sender(post: Post, moves: Moves) -> Sender:
         None,  # type: ignore[arg-type]
         moves,  # type: ignore[arg-type]
         stats=ManagerStats(),
-        takes_bundles=BUNDLING.__contains__,
-        protocol=lambda _: AMQP,
+        reaching=Reaching({AMQP: AmqpTransport(post), MQTT: TopicTransport(post)}, row=row),  # type: ignore[arg-type]
     )
+
+
+def row(node_id: NodeId) -> NodeRow:
+    protocol = MQTT if node_id in DEVICES else AMQP
+    return NodeRow(node_id=node_id, layer=Layer.FOG, protocol=protocol, takes_bundles=node_id in BUNDLING)
 
 
 async def sent(sender: Sender, *owed: Owed) -> None:
@@ -111,9 +119,8 @@ async def test_a_step_for_a_node_without_a_queue_is_lost_to_it(sender: Sender, p
 
 
 async def test_a_step_for_a_node_on_mqtt_goes_to_its_topic_and_is_lost_where_nobody_subscribed(
-    sender: Sender, post: Post, moves: Moves, monkeypatch: pytest.MonkeyPatch
+    sender: Sender, post: Post, moves: Moves
 ) -> None:
-    monkeypatch.setattr(sender, "_protocol", lambda _: MQTT)
     message = Message(body=b"", message_id="task.0.1.1", headers={sapparchi.NODE_ID: "meter-1"})
     await sent(
         sender,

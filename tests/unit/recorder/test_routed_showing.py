@@ -109,10 +109,10 @@ def test_a_node_is_here_silent_or_left() -> None:
     assert [each.state for each in shown(*rows)] == ["here", "silent", "left"]
 
 
-def test_a_node_without_a_queue_is_shown_and_nobody_counts_on_it() -> None:
-    row = msgspec.structs.replace(node("http://10.0.0.9"), protocol="HTTP")
+def test_a_node_without_queue_and_address_is_shown_and_nobody_counts_on_it() -> None:
+    row = msgspec.structs.replace(node("in the cellar"), protocol="")
 
-    assert [(each.protocol, each.state) for each in shown(row)] == [("HTTP", "unreachable")]
+    assert [(each.protocol, each.state) for each in shown(row)] == [("", "unreachable")]
     assert [each.nodes for each in showing.catalogue([row], shown(row))] == [[]]
 
 

@@ -79,6 +79,10 @@ class Publisher(ChannelKeeper):
         self._sweeper: asyncio.TimerHandle | None = None
 
     @property
+    def is_linked(self) -> bool:
+        return self._ready_channel is not None
+
+    @property
     def is_blocked(self) -> bool:
         return self._blocked_by is not None
 

@@ -1,0 +1,1 @@
+"""How a manager reaches one node: over AMQP, MQTT or HTTP, behind one port."""

@@ -1,0 +1,81 @@
+"""To nodes through the manager's own broker: to their queues, or to the topics that MQTT devices subscribed to there.
+
+A broker that translates topics into keys (RabbitMQ's MQTT plugin) makes a subscription a queue: so both are published
+by the same link, mandatory and confirmed, and it is known at once whether anybody is there.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from canoa.broker import topology
+from canoa.broker.listeners import listeners
+from canoa.broker.port import Publication
+from canoa.broker.posting import post
+from canoa.wire.bundle import packed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from canoa.broker.port import Broker, Message
+    from canoa.store.routed_port import NodeRow
+    from canoa.transports.port import NodeTransport, OnSent
+
+
+class AmqpTransport:
+    """To a node's own queue, behind the published headers exchange. Bundles pass by it: others may listen there who
+    know nothing of them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @property
+    def is_up(self) -> bool:
+        return self._broker.is_linked
+
+    def post(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent) -> None:
+        if not node.takes_bundles or len(messages) == 1:
+            for place, message in enumerate(messages):
+                self._post_alone(message, range(place, place + 1), on_sent)
+            return
+        place = 0
+        for message, count in packed(messages):
+            places, place = range(place, place + count), place + count
+            if count == 1:
+                self._post_alone(message, places, on_sent)
+            else:
+                publication = Publication(message=message, key=topology.node_queue_name(node.node_id))
+                post(self._broker, publication, partial(on_sent, places), later=True)
+
+    def _post_alone(self, message: Message, places: range, on_sent: OnSent) -> None:
+        publication = Publication(message=message, key="", exchange=topology.NODE_UNICAST)
+        post(self._broker, publication, partial(on_sent, places), later=True)
+
+    async def listeners(self, node: NodeRow) -> int | None:
+        return await listeners(self._broker, node.node_id)
+
+
+class TopicTransport:
+    """To a device that subscribed through the broker's MQTT plugin."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @property
+    def is_up(self) -> bool:
+        return self._broker.is_linked
+
+    def post(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent) -> None:
+        key = topology.node_topic_key(node.node_id)
+        for place, message in enumerate(messages):
+            publication = Publication(message=message, key=key, exchange=topology.AMQ_TOPIC)
+            post(self._broker, publication, partial(on_sent, range(place, place + 1)), later=True)
+
+    async def listeners(self, node: NodeRow) -> int | None:
+        """Its queue has a name of the plugin's own."""
+        return None
+
+
+_amqp: type[NodeTransport] = AmqpTransport
+_topic: type[NodeTransport] = TopicTransport

@@ -1,0 +1,117 @@
+"""Sends to nodes, each by its best way, and by the next one where that fails. Belongs to the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from canoa.errors import Unroutable, WrongUse
+from canoa.logs import get_logger
+from canoa.store.routed_port import NodeRow
+from canoa.transports.ways import Closed
+from canoa.vocabulary import Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from canoa.broker.port import Message, PublishOutcome
+    from canoa.transports.port import NodeTransport, OnSent
+    from canoa.vocabulary import NodeId
+
+log = get_logger(__name__)
+
+
+class _Trial(NamedTuple):
+    """Messages on their way, and the ways that are left should this one fail."""
+
+    node: NodeRow
+    messages: Sequence[Message]
+    on_sent: OnSent
+    way: str
+    left: tuple[str, ...]
+
+
+class Reaching:
+    """`by_way`: what this manager speaks. `row`: what is known of a node."""
+
+    def __init__(self, by_way: Mapping[str, NodeTransport], *, row: Callable[[NodeId], NodeRow | None]) -> None:
+        self._by_way = by_way
+        self._row = row
+        self._loop = asyncio.get_running_loop()
+        self._closed = Closed()
+        self._moved: dict[NodeId, str] = {}  # those that are not reached by their preferred way just now
+
+    def ways(self, node: NodeRow) -> tuple[str, ...]:
+        """Those that this manager speaks, the preferred one first."""
+        return tuple(way for way in node.all_ways if way in self._by_way)
+
+    def post(self, node_id: NodeId, messages: Sequence[Message], on_sent: OnSent) -> None:
+        """As `NodeTransport.post`. What one way does not take goes by the next; the last one's outcome is told."""
+        node = self._row(node_id) or _stranger(node_id)
+        ways = self.ways(node)
+        if not ways:
+            unheard = Unroutable(f"node {node_id!r:.80} listens where this manager does not speak")
+            self._loop.call_soon(on_sent, range(len(messages)), unheard)
+        elif len(ways) == 1:
+            self._by_way[ways[0]].post(node, messages, on_sent)
+        else:
+            self._try(node, messages, on_sent, ways)
+
+    async def listeners(self, node_id: NodeId) -> int | None:
+        """How many take what is sent to it, by whichever way; None: nobody can say, or nothing is there."""
+        node = self._row(node_id) or _stranger(node_id)
+        found = [await self._by_way[way].listeners(node) for way in self.ways(node)]
+        counts = [count for count in found if count is not None]
+        return max(counts) if counts else None
+
+    def forget(self, node_id: NodeId) -> None:
+        self._closed.forget(node_id)
+        self._moved.pop(node_id, None)
+
+    def _try(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent, ways: tuple[str, ...]) -> None:
+        way = self._closed.first(node.node_id, ways, self._loop.time(), is_up=self._is_up)
+        assert way is not None
+        trial = _Trial(node, messages, on_sent, way, tuple(each for each in ways if each != way))
+        self._by_way[way].post(node, messages, partial(self._on_sent, trial))
+
+    def _is_up(self, way: str) -> bool:
+        return self._by_way[way].is_up
+
+    def _on_sent(self, trial: _Trial, places: range, outcome: PublishOutcome) -> None:
+        node_id = trial.node.node_id
+        if outcome is None or type(outcome) is WrongUse:  # the message's own fault is not the way's
+            self._worked(trial)
+            trial.on_sent(places, outcome)
+            return
+        self._closed.failed(node_id, trial.way, self._loop.time())
+        if not trial.left:
+            trial.on_sent(places, outcome)
+            return
+        log.debug("way_failed", node_id=node_id, way=trial.way, reason=str(outcome))
+        parts = trial.messages[places.start : places.stop]
+        self._try(trial.node, parts, partial(_told_at, trial.on_sent, places.start), trial.left)
+
+    def _worked(self, trial: _Trial) -> None:
+        node_id, way = trial.node.node_id, trial.way
+        if self._closed:
+            self._closed.worked(node_id, way)
+        preferred = self.ways(trial.node)[0]
+        before = self._moved.get(node_id, preferred)
+        if way == before:
+            return
+        log.warning("node_reached_otherwise", node_id=node_id, way=way, before=before)
+        if way == preferred:
+            del self._moved[node_id]
+        else:
+            self._moved[node_id] = way
+
+
+def _stranger(node_id: NodeId) -> NodeRow:
+    """Another manager chose it, and it is not known here yet: its queue says whether it is there."""
+    return NodeRow(node_id=node_id, layer=Layer.CLOUD)
+
+
+def _told_at(on_sent: OnSent, start: int, places: range, outcome: PublishOutcome) -> None:
+    """Of a part that was tried again: its places in the whole."""
+    on_sent(range(start + places.start, start + places.stop), outcome)

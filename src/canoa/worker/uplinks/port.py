@@ -1,0 +1,74 @@
+"""What a worker needs of a way to managers that is no broker of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from canoa.broker.direct import DirectDelivery
+from canoa.broker.port import Settlement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from canoa.broker.port import Message, OnDelivery, PublishOutcome
+
+AGAIN_AFTER_S: Final = 1.0
+
+
+class Uplink(Protocol):
+    """Brings messages to a node and its answers to managers. Safe for one event loop."""
+
+    @property
+    def is_registered(self) -> bool:
+        """A manager has acknowledged the node by this way."""
+
+    async def start(self, on_message: OnDelivery) -> None:
+        """Return once messages can come."""
+
+    def duties(self) -> list[Coroutine[Any, Any, None]]:
+        """What runs as long as the node does; one that raises makes it deaf."""
+
+    def answer(self, message: Message, on_outcome: Callable[[PublishOutcome], None], *, together: bool) -> None:
+        """Send now, hear later, once; never from inside. None: a manager has it. `together`: it may leave in a bundle,
+        since what it answers came in one."""
+
+    async def leave(self) -> None:
+        """Say so, and take nothing more that is new."""
+
+    async def aclose(self) -> None: ...
+
+
+class UplinkDelivery(DirectDelivery):
+    """What came by an uplink; its answer goes back by the same. There is no queue that it could wait in: what must come
+    again is kept here meanwhile."""
+
+    __slots__ = ("_on_message", "uplink")
+
+    def __init__(
+        self,
+        message: Message,
+        uplink: Uplink,
+        on_message: OnDelivery,
+        on_settled: Callable[[Settlement], None] = lambda _: None,
+    ) -> None:
+        super().__init__(message, on_settled)
+        self.uplink = uplink
+        self._on_message = on_message
+
+    def settle(self, how: Settlement = Settlement.ACK) -> bool:
+        if how is Settlement.REQUEUE and not self.is_settled:
+            self.again(self.message, AGAIN_AFTER_S)
+            return True
+        return super().settle(how)
+
+    def again(self, message: Message, wait_s: float) -> None:
+        """In its place, after a while."""
+        self.abandon()
+        successor = UplinkDelivery(message, self.uplink, self._on_message, self._on_settled)
+        asyncio.get_running_loop().call_later(wait_s, self._on_message, successor)
+
+    def again_apart(self, message: Message, wait_s: float) -> None:
+        """A part of it, which is settled here then."""
+        successor = UplinkDelivery(message, self.uplink, self._on_message)
+        asyncio.get_running_loop().call_later(wait_s, self._on_message, successor)

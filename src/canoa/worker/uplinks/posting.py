@@ -1,0 +1,139 @@
+"""A worker's words to managers over HTTP: registrations and answers, to the first of them that takes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import aiohttp
+import msgspec
+
+from canoa.errors import BrokerUnreachable, DeliveryUnknown, NodeIdTaken, WrongUse
+from canoa.wire import fields, sapparchi
+from canoa.wire.bundle import MAX_PARTS, packed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from canoa.broker.port import Message, PublishOutcome
+
+REGISTER: Final = "/sapparchi/nodes/register"
+RESULTS: Final = "/sapparchi/results"
+HEALTH: Final = "/actuator/health"
+
+CONNECT_WITHIN_S: Final = 3.0
+ANSWER_WITHIN_S: Final = 20.0
+"""Longer than a manager takes to find out that its store is away."""
+MAX_ANSWER_BYTES: Final = 1024 * 1024
+AT_ONCE: Final = 2
+"""Requests with answers that are under way; what comes meanwhile goes together."""
+
+
+class _Item(NamedTuple):
+    message: Message
+    on_outcome: Callable[[PublishOutcome], None]
+    together: bool
+
+
+class ManagerPosts:
+    """`urls`: of managers that share a store; whichever answers is asked first the next time."""
+
+    def __init__(self, urls: Sequence[str], *, node_id: str, api_token: str = "") -> None:
+        self._urls = deque(url.rstrip("/") for url in urls)
+        self._node_id = node_id
+        self._headers = {"Authorization": f"Bearer {api_token}"} if api_token else {}
+        self._loop = asyncio.get_running_loop()
+        timeout = aiohttp.ClientTimeout(total=ANSWER_WITHIN_S, sock_connect=CONNECT_WITHIN_S)
+        self._session = aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar())
+        self._waiting: deque[_Item] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def is_up(self) -> bool:
+        """Whether a manager answers at all: one whose broker is away still takes what comes here."""
+        for _ in range(len(self._urls)):
+            try:
+                async with self._session.get(self._urls[0] + HEALTH, allow_redirects=False):
+                    return True
+            except (aiohttp.ClientError, TimeoutError):
+                self._urls.rotate(-1)
+        return False
+
+    async def register(self, message: Message) -> sapparchi.RegistrationAck:
+        """Raises `NodeIdTaken`, `WrongUse` where it is refused, and what may be better the next time."""
+        said = await self._post(REGISTER, message)
+        try:
+            return msgspec.json.decode(said, type=sapparchi.RegistrationAck)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+            raise WrongUse(f"{self._urls[0]}{REGISTER} answered with what is no welcome: {exc}") from exc
+
+    def answer(self, message: Message, on_outcome: Callable[[PublishOutcome], None], *, together: bool) -> None:
+        self._waiting.append(_Item(message, on_outcome, together))
+        self._pump()
+
+    async def aclose(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._session.close()
+
+    def _pump(self) -> None:
+        while self._waiting and len(self._tasks) < AT_ONCE:
+            task = self._loop.create_task(self._send(*self._take()), name=f"answers[{self._node_id}]")
+            self._tasks.add(task)
+            task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            self._pump()
+
+    def _take(self) -> tuple[Message, list[_Item]]:
+        first = self._waiting.popleft()
+        if not first.together:
+            return first.message, [first]
+        items = [first]
+        while self._waiting and self._waiting[0].together and len(items) < MAX_PARTS:
+            items.append(self._waiting.popleft())
+        message, count = packed([each.message for each in items])[0]
+        self._waiting.extendleft(reversed(items[count:]))
+        return message, items[:count]
+
+    async def _send(self, message: Message, items: list[_Item]) -> None:
+        outcome: PublishOutcome = None
+        try:
+            await self._post(RESULTS, message)
+        except (BrokerUnreachable, DeliveryUnknown, WrongUse) as exc:
+            outcome = exc
+        for each in items:
+            each.on_outcome(outcome)
+
+    async def _post(self, path: str, message: Message) -> bytes:
+        """To one after the other, until one takes it."""
+        error: BrokerUnreachable | DeliveryUnknown = BrokerUnreachable("no manager is named")
+        for _ in range(len(self._urls)):
+            try:
+                return await self._post_to(self._urls[0] + path, message)
+            except (BrokerUnreachable, DeliveryUnknown) as exc:
+                error = exc
+                self._urls.rotate(-1)
+        raise error
+
+    async def _post_to(self, url: str, message: Message) -> bytes:
+        headers = fields.http_headers(message) | self._headers
+        try:
+            async with self._session.post(url, data=message.body, headers=headers, allow_redirects=False) as answer:
+                said = await answer.content.read(MAX_ANSWER_BYTES)
+                status = answer.status
+        except aiohttp.ClientConnectorError as exc:
+            raise BrokerUnreachable(f"no manager answers at {url}: {exc}") from exc
+        except (aiohttp.ClientError, TimeoutError) as exc:
+            raise DeliveryUnknown(f"no answer from {url}: {str(exc) or type(exc).__name__}") from exc
+        if 200 <= status < 300:
+            return said
+        words = said.decode(errors="replace")[:300]
+        if status == 409:
+            raise NodeIdTaken(self._node_id)
+        if status in (400, 413, 415, 422):
+            raise WrongUse(f"{url} refused it (status {status}): {words}")
+        raise BrokerUnreachable(f"{url} cannot take it now (status {status}): {words}")
