@@ -231,8 +231,11 @@ def may_have(known: NodeRow, claim: NodeRow, consumers: int | None) -> bool:
     is gone: it was killed and started again. A killed program's consumer goes with its connection, a lost machine's
     after two heartbeats: its successor gets in with one of its next registrations. A node of another make may listen
     elsewhere: it does not get a worker's id while anybody listens for that, and of two such nodes the first one stays
-    unless its queue is there and deserted.
+    unless its queue is there and deserted. Of a node that has an address alone, it is that which is asked: it answers
+    for the one that was first.
     """
+    if known.all_ways == (HTTP,):
+        return not consumers or claim.endpoint == known.endpoint
     if known.instance and claim.instance:
         return consumers is None or consumers < 2
     return consumers == 0 or (consumers is None and bool(known.instance))
