@@ -74,7 +74,7 @@ clean: ## Remove the environments and all that was generated
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 rabbitmq:
-	@.ci/apt-install rabbitmq-server=rabbitmq-server mosquitto_sub=mosquitto-clients
+	@.ci/apt-install rabbitmq-server=rabbitmq-server mosquitto_sub=mosquitto-clients mosquitto=mosquitto
 
 postgresql:
 	@.ci/apt-install initdb=postgresql

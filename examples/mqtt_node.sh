@@ -6,7 +6,9 @@ node=${1:?give the node an id}
 shift
 broker=("$@")
 
-say() { mosquitto_pub "${broker[@]}" -q 1 -t "$1" -m "$2"; }
+say() { # until the broker has it: it may be away for a moment
+    until mosquitto_pub "${broker[@]}" -q 1 -t "$1" -m "$2" 2>/dev/null; do sleep 1; done
+}
 
 register() {
     say sapparchi.nodes.register "{\"nodeId\":\"$node\",\"endpoint\":\"$node\",\"layer\":\"EDGE\",\"type\":\"shell\",\

@@ -84,6 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     labels: str = ""  # of workers, such as gpu=yes,disk=ssd: what placements may ask for
     join: bool = True  # workers are nodes that managers can reach; false: they take work from the pool alone
     manager_url: Url = ""  # http://host:port of managers, by comma: workers look there, and join there over HTTP
+    mqtt: Url = ""  # mqtt://user:password@host:1883, mqtts://…: a broker that devices use, besides RabbitMQ's plugin
     http: str = ""  # host:port where workers take messages over HTTP; empty: nowhere, unless they have no broker
     endpoint: Url = ""  # the address under which managers find that; empty: made of host and port
     node_token: Secret = ""  # what workers show to managers that ask nodes for a token

@@ -16,8 +16,10 @@ ActionName = NewType("ActionName", str)
 
 AMQP: Final = "AMQP"
 MQTT: Final = "MQTT"
+MQTT_LINK: Final = "MQTT-LINK"
 HTTP: Final = "HTTP"
-"""Ways to a node: through its queue, the topic it subscribed to, or its address."""
+"""Ways to a node: through its queue; the topic it subscribed to, through the managers' own broker or through another
+one that speaks nothing but MQTT; or its address."""
 
 
 class Routing(enum.StrEnum):

@@ -1,13 +1,15 @@
-"""A device on MQTT, made of mosquitto's clients and the published wire: joins, works, vanishes and returns."""
+"""A device on MQTT, made of mosquitto's clients and the published wire: joins, works, vanishes and returns. On both
+brokers: through RabbitMQ's plugin, and through a Mosquitto that RabbitMQ knows nothing of."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 from tests.acceptance.kept_depot import Rabbit
@@ -15,17 +17,40 @@ from tests.acceptance.plant import WITHIN_S, Plant, until_true
 from tests.acceptance.shell import ROOT
 
 from canoa.action import Options
-from canoa.testing import RabbitNode
+from canoa.errors import CanoaError
+from canoa.testing import MosquittoNode, RabbitNode
 from canoa.vocabulary import Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from canoa.client.handle import Handle
+
 SCRIPT = ROOT / "examples" / "mqtt_node.sh"
 ROUTED = Options(dispatch="routed")
 
 pytestmark = pytest.mark.rabbitmq
+
+
+class Town(NamedTuple):
+    """Managers are on `rabbit`; devices come in with `login`, and managers find them with `env`."""
+
+    rabbit: Rabbit
+    login: list[str]
+    env: dict[str, str]
+    mosquitto: MosquittoNode | None = None
+
+    @contextmanager
+    def device(self, name: str) -> Iterator[None]:
+        """Switched on inside the block; at its end it is gone at once."""
+        process = subprocess.Popen([str(SCRIPT), name, *self.login], start_new_session=True)
+        try:
+            yield
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -35,68 +60,101 @@ def mqtt_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
         yield node
 
 
-@pytest.fixture
-def rabbit(mqtt_node: RabbitNode) -> Iterator[Rabbit]:
+@pytest.fixture(params=["rabbitmq", "mosquitto"])
+def town(request: pytest.FixtureRequest, tmp_path: Path, mqtt_node: RabbitNode) -> Iterator[Town]:
     vhost = mqtt_node.add_vhost()
-    yield Rabbit(mqtt_node, mqtt_node.url(vhost))
+    rabbit = Rabbit(mqtt_node, mqtt_node.url(vhost))
+    if request.param == "rabbitmq":
+        port = str(mqtt_node.plugin_port("rabbitmq_mqtt"))
+        yield Town(rabbit, ["-h", "127.0.0.1", "-p", port, "-u", f"{vhost}:guest", "-P", "guest"], {})
+    else:
+        (tmp_path / "mosquitto").mkdir()
+        with MosquittoNode(tmp_path / "mosquitto") as mosquitto:
+            login = ["-h", "127.0.0.1", "-p", str(mosquitto.port)]
+            yield Town(rabbit, login, {"CANOA_MQTT": mosquitto.url}, mosquitto)
     mqtt_node.release_vhost(vhost)
-
-
-@contextmanager
-def device(rabbit: Rabbit, name: str) -> Iterator[None]:
-    """Switched on inside the block; at its end it is gone at once."""
-    vhost = unquote(urlsplit(rabbit.url).path[1:])
-    port = str(rabbit.node.plugin_port("rabbitmq_mqtt"))
-    login = ["-h", "127.0.0.1", "-p", port, "-u", f"{vhost}:guest", "-P", "guest"]
-    process = subprocess.Popen([str(SCRIPT), name, *login], start_new_session=True)
-    try:
-        yield
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 async def is_known(plant: Plant, name: str) -> bool:
     return name in await plant.nodes()
 
 
+async def begun(plant: Plant, number: int) -> Handle[Any]:
+    return await plant.app.submit_raw("shell.double", b'{"number": %d}' % number, options=ROUTED)
+
+
 async def doubled(plant: Plant, number: int) -> Any:
-    handle = await plant.app.submit_raw("shell.double", b'{"number": %d}' % number, options=ROUTED)
-    return await handle.result(WITHIN_S)
+    return await (await begun(plant, number)).result(WITHIN_S)
 
 
 async def test_a_device_on_mqtt_joins_at_the_edge_takes_a_message_answers_and_survives_a_manager_restart(
-    tmp_path: Path, rabbit: Rabbit
+    tmp_path: Path, town: Town
 ) -> None:
-    async with Plant(tmp_path, rabbit) as plant:
-        manager = await plant.manager()
-        with device(rabbit, "meter-1"):
+    async with Plant(tmp_path, town.rabbit) as plant:
+        manager = await plant.manager(**town.env)
+        with town.device("meter-1"):
             await until_true(lambda: is_known(plant, "meter-1"))
             row = (await plant.nodes())["meter-1"]
-            assert (row.layer, row.protocol, row.actions) == (Layer.EDGE, "MQTT", ("shell.double",))
+            assert (row.layer, row.protocol[:4], row.actions) == (Layer.EDGE, "MQTT", ("shell.double",))
             assert await doubled(plant, 21) == {"doubled": 42}
 
             manager.kill()
-            await plant.manager()
+            await plant.manager(**town.env)
 
             assert await doubled(plant, -4) == {"doubled": -8}
 
 
-async def test_what_is_sent_to_a_device_that_vanished_arrives_when_it_returns(tmp_path: Path, rabbit: Rabbit) -> None:
-    async with Plant(tmp_path, rabbit) as plant:
-        await plant.manager()
-        with device(rabbit, "meter-2"):
+async def test_what_is_sent_to_a_device_that_vanished_arrives_when_it_returns(tmp_path: Path, town: Town) -> None:
+    async with Plant(tmp_path, town.rabbit) as plant:
+        await plant.manager(**town.env)
+        with town.device("meter-2"):
             await until_true(lambda: is_known(plant, "meter-2"))
             assert await doubled(plant, 1) == {"doubled": 2}
 
-        handles = [
-            await plant.app.submit_raw("shell.double", b'{"number": %d}' % number, options=ROUTED)
-            for number in range(3)
-        ]
-        with device(rabbit, "meter-2"):
+        handles = [await begun(plant, number) for number in range(3)]
+        with town.device("meter-2"):
             assert [await handle.result(WITHIN_S) for handle in handles] == [
                 {"doubled": 0},
                 {"doubled": 2},
                 {"doubled": 4},
             ]
+
+
+async def test_a_worker_joins_over_mqtt_alone_answers_and_its_last_will_says_that_it_is_gone(
+    tmp_path: Path, town: Town
+) -> None:
+    async with Plant(tmp_path, town.rabbit) as plant:
+        await plant.manager(**town.env)
+        host, port = town.login[1], town.login[3]
+        login = f"{quote(town.login[5], safe='')}:guest@" if len(town.login) > 4 else ""
+        by_mqtt = ["--mqtt", f"mqtt://{login}{host}:{port}", "--layer", "edge"]
+        worker = await plant.node("gw-9", *by_mqtt, CANOA_BROKER="memory://")
+        row = (await plant.nodes())["gw-9"]
+        assert (row.layer, row.protocol[:4]) == (Layer.EDGE, "MQTT")
+
+        [handle] = await plant.submit(1)
+        assert await handle.result(WITHIN_S) == 0
+        failing = await plant.begin("hold")
+        with pytest.raises(CanoaError, match="folder"):
+            await failing.result(WITHIN_S)
+
+        worker.kill()
+        await until_true(lambda: has_left(plant, "gw-9"))
+
+
+async def has_left(plant: Plant, name: str) -> bool:
+    return not (await plant.nodes())[name].actions
+
+
+async def test_the_mqtt_broker_is_killed_and_comes_back_and_work_goes_on(tmp_path: Path, town: Town) -> None:
+    async with Plant(tmp_path, town.rabbit) as plant:
+        await plant.manager(**town.env)
+        with town.device("meter-3"):
+            await until_true(lambda: is_known(plant, "meter-3"))
+            assert await doubled(plant, 1) == {"doubled": 2}
+
+            broker = town.mosquitto or town.rabbit.node
+            await asyncio.to_thread(broker.kill)
+            await asyncio.to_thread(broker.start)
+
+            assert await doubled(plant, 3) == {"doubled": 6}

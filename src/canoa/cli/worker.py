@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -46,6 +47,14 @@ ManagerUrl = Annotated[
         metavar="URL",
     ),
 ]
+MqttUrl = Annotated[
+    str,
+    typer.Option(
+        "--mqtt",
+        help="mqtt://user:password@host:1883: joins by topics, also without another broker. Otherwise CANOA_MQTT.",
+        metavar="URL",
+    ),
+]
 HttpPlace = Annotated[
     str,
     typer.Option(
@@ -67,6 +76,7 @@ def worker(
     label: Labels = None,
     node_id: NodeName = "",
     manager: ManagerUrl = "",
+    mqtt: MqttUrl = "",
     http: HttpPlace = "",
     endpoint: Annotated[
         str, typer.Option(help="The address under which managers find --http, where that is another one.")
@@ -91,12 +101,16 @@ def worker(
         place = parse_place("--metrics", metrics) if metrics else None
         app = load_app(target, broker)
         managers = manager or app.settings.manager_url
-        if not managers:
+        mqtt = mqtt or (app.settings.mqtt if app.settings.is_memory else "")
+        if not managers and not mqtt:
             require_real_broker(app.settings.broker, "worker")
-        place_http = http or app.settings.http or (_any_port(managers) if app.settings.is_memory else "")
+        place_http = http or app.settings.http or (_any_port(managers) if managers and app.settings.is_memory else "")
+        if mqtt:
+            with needs_extra("canoa worker --mqtt", "mqtt"):
+                import_module("aiomqtt")
         if place_http:
             with needs_extra("canoa worker --http", "http"):
-                import aiohttp as _  # noqa: F401
+                import_module("aiohttp")
         settings = WorkerSettings(
             concurrency=concurrency,
             processes=processes,
@@ -107,6 +121,7 @@ def worker(
             node_id=node_id,
             join=app.settings.join,
             manager_url=managers,
+            mqtt=mqtt,
             http=place_http,
             endpoint=endpoint or app.settings.endpoint,
             node_token=app.settings.node_token,

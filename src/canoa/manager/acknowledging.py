@@ -13,12 +13,14 @@ from canoa.broker import topology
 from canoa.broker.port import HeaderValue, Message, Publication
 from canoa.manager.pacing import Pacer
 from canoa.urn import action_urn
+from canoa.vocabulary import MQTT_LINK
 from canoa.wire import sapparchi
 from canoa.wire.sapparchi import RegistrationAck
 
 if TYPE_CHECKING:
     from canoa.broker.port import Broker, PublishOutcome
     from canoa.manager.catalogue import Catalogue
+    from canoa.manager.heartbeat import Tell
     from canoa.store.routed_port import NodeRow
     from canoa.vocabulary import NodeId
 
@@ -36,6 +38,8 @@ class Acknowledger:
         self._loop = asyncio.get_running_loop()
         self._pacer = Pacer[Way](catalogue.settings.ack_every_s)
         self._timer: asyncio.TimerHandle | None = None
+        self.tell_others: Tell | None = None
+        """By this, nodes on an MQTT broker of their own hear it."""
 
     def acknowledge(self, claim: NodeRow, *, reply_to: str | None) -> None:
         """Now, or together with what comes until its turn. No other queue than the node's own is believed."""
@@ -70,7 +74,11 @@ class Acknowledger:
         if way.is_denied:
             self._broker.post(_denial(way), _ignored)
         elif row is not None:
-            self._broker.post(_acknowledgement(row, way), _ignored)
+            welcome = _acknowledgement(row, way)
+            if self.tell_others is not None and MQTT_LINK in row.all_ways:
+                self.tell_others(topology.NODES_ACK, welcome.message)
+            else:
+                self._broker.post(welcome, _ignored)
 
 
 def _is_its_own(reply_to: str | None, claim: NodeRow) -> bool:

@@ -19,7 +19,7 @@ from canoa.manager.reading import unpacked
 from canoa.store.routed_port import NodeRow
 from canoa.transports.ways import ordered
 from canoa.urn import action_name
-from canoa.vocabulary import AMQP, HTTP, MQTT, ActionName, NodeId
+from canoa.vocabulary import AMQP, HTTP, MQTT, MQTT_LINK, ActionName, NodeId
 from canoa.wire import sapparchi
 from canoa.wire.sapparchi import ActionLimits, Registration
 
@@ -134,6 +134,8 @@ def _ways(said: Registration, headers: Mapping[str, HeaderValue]) -> frozenset[s
         spoken = frozenset(told.split(",")) - {HTTP}
     elif sapparchi.BY_HTTP in headers or not said.node_id:
         spoken = frozenset()
+    elif sapparchi.BY_MQTT_LINK in headers:
+        spoken = frozenset({MQTT_LINK})
     else:
         spoken = frozenset({MQTT if sapparchi.BY_MQTT in headers else AMQP})
     return spoken | {HTTP} if has_endpoint else spoken

@@ -7,8 +7,9 @@ register: whoever came while nobody was there did so in vain.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
@@ -36,6 +37,10 @@ EXPIRES_S: Final = 30.0
 """A beat that waits for longer says nothing about now."""
 
 
+Tell: TypeAlias = Callable[[str, Message], None]
+"""A name of `topology.py`, and what is said under it."""
+
+
 class Beat(NamedTuple):
     at_s: float  # since the beating began
     is_forced: bool
@@ -54,6 +59,8 @@ class Heart:
         self._manager_id = manager_id
         self._clock = clock
         self._last_ms = 0
+        self.tell_others: Tell = _nobody_else
+        """Whoever is not on the broker hears it by this."""
         self.is_leading = False  # what one manager does for all, it does
 
     async def say_hello(self) -> None:
@@ -101,6 +108,11 @@ class Heart:
                 Publication(message=message, exchange=exchange, key=topology.MANAGER_AVAILABLE, mandatory=False),
                 _ignored,
             )
+        self.tell_others(topology.MANAGER_AVAILABLE, message)
+
+
+def _nobody_else(_: str, __: Message) -> None:
+    """All are on the broker."""
 
 
 def _ignored(_: PublishOutcome) -> None:

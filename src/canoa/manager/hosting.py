@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from canoa.broker.mqtt_address import mqtt_address
 from canoa.execution.step_settings import StepSettings
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.service import Manager, ManagerSettings, managing
@@ -62,4 +63,5 @@ def _settings(app: Canoa) -> ManagerSettings:
         nodes=NodeSettings(silence_s=settings.node_silence_s, routing=settings.routing),
         steps=StepSettings(queue_timeout_s=settings.step_wait_s, travel_s=settings.step_travel_s),
         limit_bytes=settings.max_payload_bytes,
+        mqtt=mqtt_address(settings.mqtt, settings) if settings.mqtt else None,
     )

@@ -67,7 +67,7 @@ class Registrations:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[NodeId, _Waiting] = {}  # the last one of each node
         self._writing: asyncio.Task[None] | None = None
-        self._acks = Acknowledger(broker, catalogue)
+        self.acks = Acknowledger(broker, catalogue)
         self._said = Pacer[Reason](SAY_EVERY_S)
         self.refused: Counter[Reason] = Counter()
         self.taken = 0
@@ -86,7 +86,7 @@ class Registrations:
 
     async def stop(self) -> None:
         """What is not written stays with the broker."""
-        self._acks.stop()
+        self.acks.stop()
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait([self._writing])
@@ -188,7 +188,7 @@ class Registrations:
             self._refuse(
                 Refused(Reason.RIVAL, "another node lives under this id; give it one of its own", claim.node_id)
             )
-            self._acks.deny(claim, reply_to=waiting.delivery.message.reply_to)
+            self.acks.deny(claim, reply_to=waiting.delivery.message.reply_to)
             return None
         now_ms = self._catalogue.now_ms()
         token = known.token if known and known.token else secrets.token_hex(16)
@@ -226,7 +226,7 @@ class Registrations:
         node_id = waiting.claim.node_id
         waiting.delivery.settle()
         self._catalogue.heard(node_id, is_registration=True)
-        self._acks.acknowledge(waiting.claim, reply_to=waiting.delivery.message.reply_to)
+        self.acks.acknowledge(waiting.claim, reply_to=waiting.delivery.message.reply_to)
 
     def _refuse(self, refused: Refused) -> None:
         self.refused[refused.reason] += 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from canoa.broker import topology
+from canoa.broker.mqtt_address import MqttAddress
 from canoa.clock import now_ms
 from canoa.errors import CanoaError
 from canoa.execution.step_settings import StepSettings
@@ -23,6 +24,7 @@ from canoa.manager.metrics import Figures, ManagerCollector, new_registry
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.nodes import Nodes
 from canoa.manager.registering import left
+from canoa.vocabulary import MQTT_LINK
 from canoa.wire.ids import new_client_id
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from canoa.execution.step_moves import Verdict
     from canoa.store.port import Accepted
     from canoa.store.routed_port import FullStore
+    from canoa.transports.mqtt import MqttTransport
     from canoa.vocabulary import ActionName, NodeId, TaskId
     from canoa.wire.sapparchi import RegistrationAck
 
@@ -51,6 +54,7 @@ class ManagerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     nodes: NodeSettings = NodeSettings()
     steps: StepSettings = StepSettings()
     limit_bytes: int = 1024 * 1024  # of a task's input and of a step's result, unpacked
+    mqtt: MqttAddress | None = None  # of a broker that devices use and that speaks nothing else
 
 
 class Manager:
@@ -82,6 +86,7 @@ class Manager:
             on_registration=self.nodes.registrations.on_delivery,
             on_result=self._dispatch.answers.on_delivery,
         )
+        self._mqtt = self._new_mqtt(settings.mqtt) if settings.mqtt is not None else None
         self._mark = Mark(broker, is_leading=lambda: self.nodes.heart.is_leading, send_again=self._dispatch.send_again)
         self.figures = Figures(
             self._dispatch.stats, self._dispatch.sender, store.writes, self.nodes.catalogue, self.nodes.registrations
@@ -91,6 +96,23 @@ class Manager:
         self._consumers: list[Consumer] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._failed: asyncio.Future[None] = self._loop.create_future()
+
+    def _new_mqtt(self, address: MqttAddress) -> MqttTransport:
+        """Devices on a broker of their own take part like all others."""
+        from canoa.transports.mqtt import MqttTransport  # when it is used: it needs an extra
+
+        mqtt = MqttTransport(
+            address,
+            manager_id=self.id,
+            is_leading=lambda: self.nodes.heart.is_leading,
+            on_registration=self.nodes.registrations.on_delivery,
+            on_result=self._dispatch.answers.on_delivery,
+            on_request=self._dispatch.intake.on_delivery,
+        )
+        self.nodes.reaching.speak(MQTT_LINK, mqtt)
+        self.nodes.heart.tell_others = mqtt.tell
+        self.nodes.registrations.acks.tell_others = mqtt.tell
+        return mqtt
 
     # --- Its life -----------------------------------------------------------------------------------------
 
@@ -115,7 +137,8 @@ class Manager:
             consumer = await self._broker.consume(queue, on_delivery, prefetch=PREFETCH, topology=declared)
             self._consumers.append(consumer)
             self._spawn(consumer.wait_ended(), f"watch[{queue}]")
-        for name, work in (self.nodes.loops() | self._dispatch.loops()).items():
+        of_mqtt = {} if self._mqtt is None else self._mqtt.loops()
+        for name, work in (self.nodes.loops() | self._dispatch.loops() | of_mqtt).items():
             self._spawn(work, name)
         if not self._is_memory:
             self._spawn(self._mark.run(), "mark")
@@ -153,6 +176,8 @@ class Manager:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._mqtt is not None:
+            await self._mqtt.aclose()
         await self.nodes.aclose()
 
     async def wait_known(self, actions: Iterable[ActionName], *, within_s: float) -> bool:

@@ -122,7 +122,7 @@ def nodes(
             layer=row.layer.value,
             site=row.site,
             type=row.type,
-            protocol="+".join(row.all_ways),
+            protocol="+".join(way.partition("-")[0] for way in row.all_ways),
             endpoint=row.endpoint,
             labels=row.labels,
             actions=list(row.actions),

@@ -4,6 +4,7 @@ Fixtures for pytest are in `canoa.testing.pytest_plugin`, which alone needs pyte
 """
 
 from canoa.testing.clock import VirtualClock
+from canoa.testing.mosquitto import MosquittoFailed, MosquittoMissing, MosquittoNode
 from canoa.testing.ports import PortTaken, free_port
 from canoa.testing.postgres import PostgresFailed, PostgresNode
 from canoa.testing.postgres_setup import PostgresMissing
@@ -12,6 +13,9 @@ from canoa.testing.rabbitmq import RabbitFailed, RabbitNode
 from canoa.testing.rabbitmq_setup import RabbitMissing
 
 __all__ = [
+    "MosquittoFailed",
+    "MosquittoMissing",
+    "MosquittoNode",
     "PortTaken",
     "PostgresFailed",
     "PostgresMissing",

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
+from canoa.testing.mosquitto import MosquittoNode
 from canoa.testing.postgres import PostgresNode
 from canoa.testing.proxy import TcpProxy
 from canoa.testing.rabbitmq import RabbitNode
@@ -27,6 +28,7 @@ ProxyFactory: TypeAlias = Callable[[str], Awaitable[TcpProxy]]
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "rabbitmq: needs a RabbitMQ node, which the test run starts by itself")
+    config.addinivalue_line("markers", "mosquitto: needs a Mosquitto, which the test starts by itself")
     config.addinivalue_line("markers", "postgres: needs a PostgreSQL server, which the test run starts by itself")
 
 
@@ -35,6 +37,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "rabbit_node" in getattr(item, "fixturenames", ()):
             item.add_marker("rabbitmq")
+        if "mosquitto" in getattr(item, "fixturenames", ()):
+            item.add_marker("mosquitto")
         if "postgres_node" in getattr(item, "fixturenames", ()):
             item.add_marker("postgres")
 
@@ -72,6 +76,15 @@ def postgres_url(postgres_node: PostgresNode) -> Iterator[str]:
     database = postgres_node.add_database()
     yield postgres_node.url(database)
     postgres_node.drop_database(database)
+
+
+@pytest.fixture
+def mosquitto(tmp_path: Path) -> Iterator[MosquittoNode]:
+    """A private Mosquitto, of this test alone."""
+    folder = tmp_path / "mosquitto"
+    folder.mkdir()
+    with MosquittoNode(folder) as node:
+        yield node
 
 
 @pytest_asyncio.fixture

@@ -36,11 +36,15 @@ class Reaching:
     """`by_way`: what this manager speaks. `row`: what is known of a node."""
 
     def __init__(self, by_way: Mapping[str, NodeTransport], *, row: Callable[[NodeId], NodeRow | None]) -> None:
-        self._by_way = by_way
+        self._by_way = dict(by_way)
         self._row = row
         self._loop = asyncio.get_running_loop()
         self._closed = Closed()
         self._moved: dict[NodeId, str] = {}  # those that are not reached by their preferred way just now
+
+    def speak(self, way: str, transport: NodeTransport) -> None:
+        """From now on by this way, too."""
+        self._by_way[way] = transport
 
     def ways(self, node: NodeRow) -> tuple[str, ...]:
         """Those that this manager speaks, the preferred one first."""

@@ -45,7 +45,8 @@ BUNDLES: Final = "canoa-bundles"  # true: its queue is `topology.node_queue_name
 
 WAYS: Final = "canoa-ways"  # by which it can be reached, by comma: AMQP,HTTP
 
-BY_MQTT: Final = "x-mqtt-publish-qos"  # RabbitMQ's own, of what was published over MQTT; our own MQTT link says it, too
+BY_MQTT: Final = "x-mqtt-publish-qos"  # RabbitMQ's own, of what was published over MQTT
+BY_MQTT_LINK: Final = "canoa-by-mqtt"  # of what came by a manager's own link to an MQTT broker
 BY_HTTP: Final = "canoa-by-http"  # of what came to a manager's HTTP door
 
 TAKEN: Final = "canoa-taken"  # of an acknowledgement to one `INSTANCE`: true: another live node has its id

@@ -25,6 +25,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     labels: dict[str, str] = {}  # what placements may ask for
     join: bool = True  # be a node that managers can reach; false: take work from the pool alone
     manager_url: str = ""  # of managers, by comma: whether one is up, and for HTTP; empty: heartbeats tell enough
+    mqtt: str = ""  # mqtt://user:password@host:1883 of an MQTT broker to join by; empty: none
     http: str = ""  # host:port where messages are taken over HTTP; empty: nowhere. Port 0 takes a free one
     endpoint: str = ""  # the address under which managers find that; empty: made of host and port
     node_token: str = ""  # shown to managers that ask nodes for one

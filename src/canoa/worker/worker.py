@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker, Consumer
     from canoa.worker.routed import RoutedOffer
     from canoa.worker.settings import WorkerSettings
+    from canoa.worker.uplinks.address import Address
     from canoa.worker.uplinks.port import Uplink
 
 log = get_logger(__name__)
@@ -129,7 +130,7 @@ class Worker:
             labels=settings.labels,
             policies={offer.name: offer.policy for offer in self._offers},
             endpoint=self._address.endpoint if self._address is not None else "",
-            ways=() if self._address is None else (HTTP,) if self._app.settings.is_memory else (AMQP, HTTP),
+            ways=self._ways(),
         )
         return Joined(
             self._broker,
@@ -142,21 +143,35 @@ class Worker:
             new_uplinks=self._new_uplinks,
         )
 
+    def _ways(self) -> tuple[str, ...]:
+        """Said where it is not what a manager sees by itself: how it hears of us."""
+        if self._address is None or self.settings.mqtt:
+            return ()
+        return (HTTP,) if self._app.settings.is_memory else (AMQP, HTTP)
+
     def _new_uplinks(self, node: Node) -> list[Uplink]:
-        if self._address is None:
-            return []
+        by_http = [] if self._address is None else [self._http_uplink(node, self._address)]
+        return [*by_http, *([self._mqtt_uplink(node)] if self.settings.mqtt else [])]
+
+    def _http_uplink(self, node: Node, address: Address) -> Uplink:
         from canoa.worker.uplinks.http import HttpUplink  # when it is used: it needs an extra
 
-        return [
-            HttpUplink(
-                self._address.listener,
-                self.settings.managers,
-                node_id=self.node_id,
-                said=node.said,
-                max_body_bytes=2 * self._app.settings.max_payload_bytes + ENVELOPE_BYTES,
-                api_token=self.settings.node_token,
-            )
-        ]
+        return HttpUplink(
+            address.listener,
+            self.settings.managers,
+            node_id=self.node_id,
+            said=node.said,
+            max_body_bytes=2 * self._app.settings.max_payload_bytes + ENVELOPE_BYTES,
+            api_token=self.settings.node_token,
+        )
+
+    def _mqtt_uplink(self, node: Node) -> Uplink:
+        from canoa.broker.mqtt_address import mqtt_address
+        from canoa.worker.uplinks.mqtt import MqttUplink
+
+        address = mqtt_address(self.settings.mqtt, self._app.settings)
+        is_lasting = bool(self.settings.node_id)
+        return MqttUplink(address, node_id=self.node_id, said=node.said, is_lasting=is_lasting)
 
     def metrics(self) -> bytes:
         """In Prometheus' text format."""

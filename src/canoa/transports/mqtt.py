@@ -1,0 +1,107 @@
+"""To devices on an MQTT broker of their own, such as Mosquitto, which does not know the manager's broker.
+
+Every manager speaks by a link of its own. One of them, the leading one, also listens, under a name that all of them
+share: the broker keeps for it what comes while none is there, and the next leader takes that over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from canoa.broker import topology
+from canoa.broker.direct import DirectDelivery
+from canoa.broker.mqtt_client import MqttClient
+from canoa.wire import sapparchi
+from canoa.wire.topics import node_topics, spellings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from canoa.broker.mqtt_address import MqttAddress
+    from canoa.broker.port import Delivery, Message, OnDelivery, PublishOutcome, Settlement
+    from canoa.store.routed_port import NodeRow
+    from canoa.transports.port import NodeTransport, OnSent
+
+LISTENING_ID: Final = "canoa-managers"
+SESSION_S: Final = 86_400
+"""How long answers wait for a manager."""
+ASK_EVERY_S: Final = 0.5
+
+
+class MqttTransport:
+    """`on_registration`, `on_result`, `on_request`: who takes what devices say. `is_leading`: whether this manager
+    listens for all of them."""
+
+    def __init__(
+        self,
+        address: MqttAddress,
+        *,
+        manager_id: str,
+        is_leading: Callable[[], bool],
+        on_registration: OnDelivery,
+        on_result: OnDelivery,
+        on_request: OnDelivery,
+    ) -> None:
+        self._is_leading = is_leading
+        self._speaking = MqttClient(address, client_id=f"canoa-manager-{manager_id}")
+        heard = {
+            topology.NODES_REGISTER: on_registration,
+            topology.STEP_RESULTS: on_result,
+            topology.STEP_RESULTS_OLD: on_result,
+            topology.TASK_REQUESTS: on_request,
+        }
+        topics = {topic: partial(_marked, taker) for name, taker in heard.items() for topic in spellings(name)}
+        self._listening = MqttClient(address, client_id=LISTENING_ID, topics=topics, session_s=SESSION_S)
+
+    @property
+    def is_up(self) -> bool:
+        return self._speaking.is_up
+
+    def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """By name; whoever runs them ends when one of them raises."""
+        return {"mqtt.speak": self._speaking.run(), "mqtt.listen": self._listen()}
+
+    async def _listen(self) -> None:
+        while True:
+            if self._is_leading():
+                await self._listening.run(while_true=self._is_leading)
+            await asyncio.sleep(ASK_EVERY_S)
+
+    def post(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent) -> None:
+        topics = node_topics(node.node_id)
+        for place, message in enumerate(messages):
+            self._speaking.post(topics, message, partial(on_sent, range(place, place + 1)))
+
+    def tell(self, name: str, message: Message) -> None:
+        """To all devices: a heartbeat, a welcome."""
+        self._speaking.post(spellings(name), message, _ignored, qos=0)
+
+    async def listeners(self, node: NodeRow) -> int | None:
+        """The broker tells nobody."""
+        return None
+
+    async def aclose(self) -> None:
+        await self._speaking.aclose()
+        await self._listening.aclose()
+
+
+def _marked(take: OnDelivery, delivery: Delivery) -> None:
+    """With the way it came by."""
+    came = delivery.message
+    headers = {**came.headers, sapparchi.BY_MQTT_LINK: True}
+
+    def settle(how: Settlement) -> None:
+        delivery.settle(how)
+
+    take(DirectDelivery(msgspec.structs.replace(came, headers=headers), settle, key=delivery.key))
+
+
+def _ignored(_: PublishOutcome) -> None:
+    """The next one comes soon."""
+
+
+_port: type[NodeTransport] = MqttTransport

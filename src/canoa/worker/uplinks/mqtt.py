@@ -1,0 +1,161 @@
+"""A worker on an MQTT broker: it listens on its own topics, hears managers' heartbeats, and answers by topic.
+
+Its last will is its farewell: a broker that loses it says so for it. Where the broker knows only MQTT 3.1.1, what Canoa
+adds stays away, and the worker is a node like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from canoa.broker import topology
+from canoa.broker.mqtt_client import MqttClient
+from canoa.errors import CanoaError, Undecodable
+from canoa.logs import get_logger
+from canoa.wire import sapparchi
+from canoa.wire.sapparchi import Heartbeat, RegistrationAck
+from canoa.wire.topics import node_topics, spellings
+from canoa.worker import registration
+from canoa.worker.registration import State, View
+from canoa.worker.uplinks.port import Uplink, UplinkDelivery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from canoa.broker.mqtt_address import MqttAddress
+    from canoa.broker.port import Delivery, Message, OnDelivery, PublishOutcome, Settlement
+
+log = get_logger(__name__)
+
+SESSION_S: Final = 86_400
+"""How long messages wait for a node with a name of its own; RabbitMQ's own limit is the same."""
+LINKED_WITHIN_S: Final = 30.0
+LEAVE_WITHIN_S: Final = 2.0
+
+_REGISTER: Final = spellings(topology.NODES_REGISTER)[1:]
+_RESULTS: Final = spellings(topology.STEP_RESULTS)[1:]
+"""In one spelling: managers listen to both, and need not hear everything twice."""
+
+
+class MqttUplink:
+    """`said`: what the node says of itself, forced or not, or that it leaves. `is_lasting`: its name will be used
+    again, so messages wait for it."""
+
+    def __init__(self, address: MqttAddress, *, node_id: str, said: Callable[..., Message], is_lasting: bool) -> None:
+        self._node_id = node_id
+        self._said = said
+        self._loop = asyncio.get_running_loop()
+        heard: dict[str, OnDelivery] = dict.fromkeys(node_topics(node_id), self._on_work)
+        heard |= dict.fromkeys(spellings(topology.MANAGER_AVAILABLE), self._on_word)
+        heard |= dict.fromkeys(spellings(topology.NODES_ACK), self._on_word)
+        self._client = MqttClient(
+            address,
+            client_id=f"canoa-node-{node_id}",
+            topics=heard,
+            session_s=SESSION_S if is_lasting else 0,
+            will=(_REGISTER[0], said(is_leaving=True)),
+            on_ready=self._on_ready,
+        )
+        self._on_message: OnDelivery | None = None
+        self._linked = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._view = View()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_leaving = False
+
+    @property
+    def is_registered(self) -> bool:
+        return self._view.state is State.REGISTERED
+
+    async def start(self, on_message: OnDelivery) -> None:
+        """Return once there is a link, or not in time: it is tried on."""
+        self._on_message = on_message
+        self._running = self._loop.create_task(self._client.run(), name=f"mqtt[{self._node_id}]")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINKED_WITHIN_S):
+                await self._linked.wait()
+
+    def duties(self) -> list[Coroutine[Any, Any, None]]:
+        return [self._watch()]
+
+    async def _watch(self) -> None:
+        assert self._running is not None
+        await asyncio.shield(self._running)
+
+    def answer(self, message: Message, on_outcome: Callable[[PublishOutcome], None], *, together: bool) -> None:
+        self._client.post(_RESULTS, message, on_outcome)
+
+    async def leave(self) -> None:
+        self._is_leaving = True
+        self._set_timer(None)
+        said: asyncio.Future[PublishOutcome] = self._loop.create_future()
+        self._client.post(_REGISTER, self._said(is_leaving=True), said.set_result)
+        with suppress(CanoaError, TimeoutError):
+            async with asyncio.timeout(LEAVE_WITHIN_S):
+                await said
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    # --- What comes -------------------------------------------------------------------------------------
+
+    def _on_work(self, delivery: Delivery) -> None:
+        """Acknowledged to the broker when its answer is on its way: until then it would come again."""
+        if self._on_message is None or self._is_leaving:
+            return  # it stays with the broker
+
+        def settle(_: Settlement) -> None:
+            delivery.settle()
+
+        self._on_message(UplinkDelivery(delivery.message, self, self._on_message, settle))
+
+    def _on_word(self, delivery: Delivery) -> None:
+        delivery.settle()
+        try:
+            if delivery.key in spellings(topology.NODES_ACK):
+                self._on_ack(sapparchi.decode(delivery.message.body, RegistrationAck))
+            else:
+                self._on_heartbeat(sapparchi.decode(delivery.message.body, Heartbeat))
+        except Undecodable as exc:
+            log.debug("word_not_understood", topic=delivery.key, reason=str(exc))
+
+    def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
+        if heartbeat.available:
+            self._feed(registration.Heard(heartbeat.ts, heartbeat.force_register))
+
+    def _on_ack(self, ack: RegistrationAck) -> None:
+        if ack.node_id == self._node_id and not self._is_leaving:
+            if not self.is_registered:
+                log.info("node_registered", node_id=ack.node_id, actions=len(ack.actions), way="MQTT")
+            self._feed(registration.Acknowledged())
+
+    # --- Registering ------------------------------------------------------------------------------------
+
+    async def _on_ready(self) -> None:
+        self._linked.set()
+        self._feed(registration.Renewed())
+
+    def _feed(self, event: registration.Event) -> None:
+        if self._is_leaving:
+            return
+        self._view, intent = registration.on(self._view, event, self._loop.time())
+        if intent is not None:
+            self._client.post(_REGISTER, self._said(is_forced=intent.is_forced), _heard_nothing)
+        self._set_timer(registration.due_s(self._view))
+
+    def _set_timer(self, due_s: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if due_s is None else self._loop.call_at(due_s, self._feed, registration.Ticked())
+
+
+def _heard_nothing(_: PublishOutcome) -> None:
+    """A registration that got lost is made good by the next heartbeat."""
+
+
+_port: type[Uplink] = MqttUplink
