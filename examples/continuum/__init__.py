@@ -3,6 +3,7 @@ report is written in the cloud.
 
     python -m examples.continuum                        # everything in this process, no broker
     python -m examples.continuum --broker amqp://…      # a manager and three workers, each a process
+    python -m examples.continuum --migrate              # the edge node on MQTT, which stops and comes back
 
 `edge.py`, `fog.py` and `cloud.py` say what each node can do, `plan.py` (or `plan.yaml`) in which order it is done.
 """

@@ -6,17 +6,22 @@ import argparse
 import asyncio
 import os
 
-from examples.continuum import processes, together
+from examples.continuum import migration, processes, together
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m examples.continuum", description="A plan over three layers.")
     parser.add_argument("--broker", default=os.environ.get("CANOA_BROKER", ""), help="amqp://…; default: none")
+    parser.add_argument("--migrate", action="store_true", help="the edge node on MQTT: it stops and comes back")
     return parser.parse_args()
 
 
 def main() -> None:
-    broker = arguments().broker
+    wanted = arguments()
+    broker = wanted.broker
+    if wanted.migrate:
+        migration.main()
+        return
     story = processes.story(broker) if broker else asyncio.run(together.story())
     print(story)
 

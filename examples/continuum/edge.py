@@ -1,15 +1,8 @@
 """At the edge: a node beside the meter, which reads it."""
 
-import json
-import urllib.request
-
 from canoa import Canoa
-from examples.continuum.samples import Samples
+from examples.continuum import meter
 
 app = Canoa("continuum")
 
-
-@app.action(timeout=5, retry=3)
-def fetch_data(url: str) -> Samples:
-    with urllib.request.urlopen(url, timeout=3) as answer:
-        return Samples(**json.load(answer))
+fetch_data = app.action(timeout=5, retry=3, placement=meter.NEAR)(meter.fetch_data)

@@ -1,11 +1,14 @@
-"""In the fog: a gateway of the plant, which computes, so that only a number goes on."""
+"""In the fog: a gateway of the plant, which computes, so that only a number goes on. It can read the meter, too."""
 
 import math
 
 from canoa import Canoa
+from examples.continuum import meter
 from examples.continuum.samples import Samples
 
 app = Canoa("continuum")
+
+fetch_data = app.action(timeout=5, retry=3, placement=meter.NEAR)(meter.fetch_data)
 
 
 @app.action(timeout=5)

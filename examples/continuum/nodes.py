@@ -14,8 +14,9 @@ class Node(NamedTuple):
     module: str  # of this folder; its `app` is what the node can do
 
 
+EDGE = Node("meter-7", Layer.EDGE, "natal", "edge")
 NODES = (
-    Node("meter-7", Layer.EDGE, "natal", "edge"),
+    EDGE,
     Node("gateway-2", Layer.FOG, "natal", "fog"),
     Node("office-1", Layer.CLOUD, "recife", "cloud"),
 )

@@ -65,6 +65,20 @@ def test_the_continuum_runs_with_one_command_over_rabbitmq_as_processes(rabbit_u
     assert_the_story_of_three_nodes(run)
 
 
+@pytest.mark.mosquitto
+def test_the_continuum_shows_how_work_moves_when_the_edge_node_on_mqtt_stops_and_comes_back() -> None:
+    run = continuum("--migrate")
+
+    assert (run.returncode, run.stderr) == (0, "")
+    assert re.findall(r"^--- (.*)$", run.stdout, re.MULTILINE) == [
+        "meter-7 is at the edge, on MQTT",
+        "meter-7 was killed: its last will said so, and the fog reads the meter",
+        "meter-7 is back",
+    ]
+    read_by = re.findall(r"─ fetch_data +ok .*\n[ │]+1\. (\S+) +ok ", run.stdout)
+    assert read_by == ["meter-7", "gateway-2", "meter-7"]
+
+
 def continuum(*args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", "-m", "examples.continuum", *args]
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "src")}
