@@ -1,0 +1,109 @@
+"""A device that vanishes and returns, a thousand times, while it has work: every task ends, with one result."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import aiomqtt
+import pytest
+from tests.acceptance.plant import WITHIN_S, Plant, until_true
+
+from canoa.action import Options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.acceptance.kept_depot import Rabbit
+
+    from canoa.client.handle import Handle
+    from canoa.testing import MosquittoNode
+
+TIMES = 1000
+TASKS = 200
+ACTION = "urn:sapparchi:Action:device.double"
+ROUTED = Options(dispatch="routed", timeout=600)
+
+
+class Device:
+    """By the published wire alone, on MQTT 3.1.1, with a session that outlives its links. `runs`: what it did, by
+    request."""
+
+    def __init__(self, name: str, port: int) -> None:
+        self.name = name
+        self.runs: dict[str, int] = {}
+        self.vanished = 0
+        self._port = port
+
+    async def appear(self, *, for_messages: int) -> None:
+        """Take so many messages, or as many as come soon, answer them, and vanish in the middle of it."""
+        client = aiomqtt.Client("127.0.0.1", self._port, identifier=self.name, clean_session=False)
+        with suppress(aiomqtt.MqttError):
+            async with client:
+                await client.subscribe(f"sapparchi/node/{self.name}/in", qos=1)
+                await self._register(client)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.02 if self.vanished % 10 else 0.3):
+                        await self._work(client, for_messages)
+                await _torn(client)
+        self.vanished += 1
+
+    async def _register(self, client: aiomqtt.Client) -> None:
+        said = {"nodeId": self.name, "endpoint": self.name, "layer": "EDGE", "type": "bare", "actions": [ACTION]}
+        await client.publish("sapparchi/nodes/register", json.dumps({**said, "forceRegister": False}), qos=1)
+
+    async def _work(self, client: aiomqtt.Client, for_messages: int) -> None:
+        taken = 0
+        async for came in client.messages:
+            message = json.loads(bytes(came.payload))
+            self.runs[message["requestID"]] = self.runs.get(message["requestID"], 0) + 1
+            number = json.loads(message["messageData"])["number"]
+            answer = {**message, "messageData": json.dumps({"doubled": 2 * number})}
+            await client.publish("sapparchi/task/handler/saida", json.dumps(answer), qos=1)
+            taken += 1
+            if taken == for_messages:
+                return
+
+
+async def _torn(client: aiomqtt.Client) -> None:
+    """No farewell: as when the power goes."""
+    link = client._client.socket()
+    assert isinstance(link, socket.socket)
+    link.shutdown(socket.SHUT_RDWR)
+    with suppress(Exception):
+        await client._disconnected
+
+
+async def is_known(plant: Plant, name: str) -> bool:
+    return name in await plant.nodes()
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.timeout(600)
+async def test_a_device_vanishes_and_returns_a_thousand_times_and_every_task_ends_once(
+    tmp_path: Path, rabbit: Rabbit, mosquitto: MosquittoNode
+) -> None:
+    device = Device("meter-1", mosquitto.port)
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager(CANOA_MQTT=mosquitto.url)
+        await device.appear(for_messages=1)
+        await until_true(lambda: is_known(plant, "meter-1"))
+
+        handles: dict[int, Handle[Any]] = {}
+        numbers = itertools.count()
+        while device.vanished < TIMES:
+            if len(handles) < TASKS and device.vanished % 4 == 0:
+                number = next(numbers)
+                body = b'{"number": %d}' % number
+                handles[number] = await plant.app.submit_raw("device.double", body, options=ROUTED)
+            await device.appear(for_messages=2)
+        await device.appear(for_messages=TASKS)
+
+        results = {number: await handle.result(WITHIN_S) for number, handle in handles.items()}
+
+    assert results == {number: {"doubled": 2 * number} for number in range(TASKS)}
+    assert device.vanished > TIMES
