@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 READ_EVERY_S: Final = 2.0
-"""How soon a new token counts in other processes, and a revoked one no longer does. Each time costs a small question."""
+"""How soon a new token counts in other processes, and a revoked one no longer does. Each time costs a question."""
 
 BELIEVED_S: Final = 10.0
 """How long a store that does not answer may keep a guard from hearing of a revocation. Shorter would refuse everybody
