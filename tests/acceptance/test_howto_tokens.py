@@ -33,7 +33,7 @@ def test_the_commands_of_the_page_do_what_it_says(offline: Shell, tmp_path: Path
         ["dashboard", "viewer", "live"],
     ]
     assert used.returncode == 0, used.stderr
-    assert "a.png" in used.stdout
+    assert used.stdout == '"a-100.png"\n'
     assert changed.returncode == 0, changed.stderr
     assert (tmp_path / "ci.token").read_text() not in ("", lost)
     states = {each["name"]: each["state"] for each in json.loads(offline.canoa("token", "list", "--json").stdout)}
