@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from canoa.clock import SystemClock
-from canoa.errors import CanoaError, StoreUnreachable
+from canoa.errors import StoreUnreachable
 from canoa.logs import get_logger
 
 if TYPE_CHECKING:
@@ -108,9 +108,9 @@ class KnownTokens:
             async with asyncio.timeout(BELIEVED_S / 2):
                 await self._read()
                 await self._write_uses()
-        except (CanoaError, TimeoutError) as exc:
+        except Exception as exc:  # also a bug of ours: the loop goes on, and what cannot be read opens nothing
             if not self._is_away:
-                log.warning("tokens_wait_for_store", reason=str(exc) or "it does not answer")
+                log.warning("tokens_wait_for_store", reason=str(exc) or type(exc).__name__)
             self._is_away = True
         else:
             self._is_away = False
