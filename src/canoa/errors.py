@@ -193,6 +193,24 @@ class NotDead(WrongUse):
         self.task_id = task_id
 
 
+class UnknownToken(WrongUse):
+    """No token has this name, or its time in the list is over."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no token {name!r:.80} is known here; `canoa token list` shows those that are")
+        self.name = name
+
+
+class TokenNameTaken(WrongUse):
+    """A token that has neither expired nor been revoked has this name. Nothing was changed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"a live token is called {name!r:.80}; `canoa token revoke {name:.80}` first, or use another name"
+        )
+        self.name = name
+
+
 class StoreTooNew(WrongUse):
     """The store was written by a newer version of Canoa. Nothing was changed."""
 

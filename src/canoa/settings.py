@@ -78,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     api: Url = "http://127.0.0.1:8420"  # where commands find the API when the broker is the memory broker
     api_token: Secret = ""  # what they show there
+    node_tokens: bool = False  # whether nodes that join over HTTP must show a token; true shuts out those as published
 
     layer: Layer = Layer.CLOUD  # where this program stands: which rule it compresses by
     site: str = ""  # the place with a broker of its own where this program stands, such as a city or a plant

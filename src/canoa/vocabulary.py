@@ -1,4 +1,4 @@
-"""The words every part shares: layers, ways to choose, and the ids of tasks, nodes and actions.
+"""The words every part shares: layers, ways to choose, roles, and the ids of tasks, nodes and actions.
 
 Values and types only; how they travel is in `wire/`, what is done with them in the features.
 """
@@ -20,6 +20,15 @@ MQTT_LINK: Final = "MQTT-LINK"
 HTTP: Final = "HTTP"
 """Ways to a node: through its queue; the topic it subscribed to, through the managers' own broker or through another
 one that speaks nothing but MQTT; or its address."""
+
+
+class Role(enum.StrEnum):
+    """What whoever shows a token may do over the API; which operation needs which is in `api/roles.py`."""
+
+    VIEWER = "viewer"  # looks
+    OPERATOR = "operator"  # also submits, cancels, runs again, registers plans
+    ADMIN = "admin"  # also makes tokens and revokes them
+    NODE = "node"  # joins, and answers; nothing else
 
 
 class Routing(enum.StrEnum):

@@ -18,6 +18,7 @@ from canoa.api import (
     asked,
     documents,
     errors,
+    roles,
     routes_dead,
     routes_live,
     routes_nodes,
@@ -25,6 +26,7 @@ from canoa.api import (
     routes_probes,
     routes_steps,
     routes_tasks,
+    routes_tokens,
     routes_wire,
 )
 from canoa.api.answers import PlainRoute, answer
@@ -56,7 +58,9 @@ class Served:
 
 
 def new_api(served: Served, *, hosts: Sequence[str], token: str) -> FastAPI:
-    """`hosts`: what the Host header may say. `token`: what all but the probes ask for."""
+    """`hosts`: what the Host header may say. `token`: the admin's, which always works; the desk knows others."""
+    open_paths = roles.OPEN_PATHS | (frozenset() if served.app.settings.node_tokens else roles.NODE_PATHS)
+    tokens = None if served.desk is None or served.desk.tokens is None else served.desk.tokens.known
     api = FastAPI(
         title=f"Canoa: {served.app.name}",
         version=version("canoa"),
@@ -70,14 +74,14 @@ def new_api(served: Served, *, hosts: Sequence[str], token: str) -> FastAPI:
     )
     api.router.route_class = PlainRoute
     api.add_middleware(JoinsTrace)  # behind the guard, which is asked first
-    api.add_middleware(Guard, hosts=hosts, token=checked_token(token))
+    api.add_middleware(Guard, hosts=hosts, token=checked_token(token), tokens=tokens, open_paths=open_paths)
     errors.add_handlers(api)
     if served.desk is not None:  # first: routes are tried in their order
         _include_desk(api, served, served.desk)
     metrics = _metrics_of(served)
     routes_probes.add_routes(api, served.app.name, worker=served.worker, readiness=served.readiness, metrics=metrics)
     routes_probes.add_manager_route(api, None if served.desk is None else served.desk.routed, served.readiness)
-    _include_documents(api)
+    _include_documents(api, open_paths)
     return api
 
 
@@ -90,12 +94,14 @@ def _include_desk(api: FastAPI, served: Served, desk: Desk) -> None:
     routes_wire.add_routes(api, desk.routed, limit_bytes=limit_bytes)
     routes_dead.add_routes(api, desk)
     routes_live.add_routes(api, desk, stopping=served.stopping, listeners=served.listeners)
+    if desk.tokens is not None:
+        routes_tokens.add_routes(api, desk.tokens)
 
 
-def _include_documents(api: FastAPI) -> None:
+def _include_documents(api: FastAPI, open_paths: frozenset[str]) -> None:
     @cache
     def document() -> dict[str, Any]:
-        return _completed(api.openapi())
+        return _completed(api.openapi(), open_paths)
 
     @api.get("/openapi.json", include_in_schema=False)
     async def openapi(_: Request) -> Response:
@@ -106,14 +112,15 @@ def _include_documents(api: FastAPI) -> None:
         return Response(rendered(document()), media_type="text/html")
 
 
-def _completed(document: dict[str, Any]) -> dict[str, Any]:
+def _completed(document: dict[str, Any], open_paths: frozenset[str]) -> dict[str, Any]:
     """With what FastAPI cannot know: the bodies, which it does not read, and the token, which it does not check."""
     components = document.setdefault("components", {})
     components["schemas"] = components.get("schemas", {}) | documents.schemas(
-        [asked.Submit, asked.Batch, asked.Redrive]
+        [asked.Submit, asked.Batch, asked.Redrive, asked.CreateToken]
     )
-    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    components["securitySchemes"] = {"token": documents.TOKEN_SCHEME}
     document["security"] = [{"token": []}]
+    documents.tell_roles(document, open_paths)
     return document
 
 

@@ -23,13 +23,16 @@ from canoa.errors import (
     UnknownNode,
     UnknownPlan,
     UnknownTask,
+    UnknownToken,
     WrongUse,
 )
 from canoa.execution.outcome import Outcome
 from canoa.recorder import views
 from canoa.recorder.routed_views import RoutedRequest
+from canoa.recorder.token_desk import MAX_EXPIRES_S, NAME
 from canoa.store.port import State
 from canoa.urn import ACTION_PREFIX, MAX_NAME_CHARS, TASK_PREFIX, action_name, task_name
+from canoa.vocabulary import Role
 from canoa.wire.codec import Codec, TypeMismatch
 
 T = TypeVar("T")
@@ -156,6 +159,17 @@ class Redrive(_Asked, frozen=True, kw_only=True):
 RedriveBody = Annotated[Redrive, Meta(extra_json_schema={"not": {"required": ["ids", "action"]}})]
 
 
+class CreateToken(_Asked, frozen=True, kw_only=True):
+    """A token to make."""
+
+    name: Annotated[str, Meta(pattern=f"^{NAME}$", description="Of the program or person that it is for.")]
+    role: Annotated[Role, Meta(description="What whoever shows it may do.")]
+    expires_s: Annotated[
+        Annotated[float, Meta(gt=0, le=MAX_EXPIRES_S)] | None,
+        Meta(description="After how many seconds it opens nothing. Left out, or null: never."),
+    ] = None
+
+
 class WaitQuery(_Asked, frozen=True, kw_only=True):
     wait: Annotated[
         float, Meta(ge=0, le=MAX_WAIT_S, description="Seconds to wait for the end, if it has not ended yet.")
@@ -223,6 +237,13 @@ def node_id(request: Request) -> str:
     text: str = request.path_params["node_id"]
     if not _TASK_ID.fullmatch(text):
         raise UnknownNode(text)
+    return text
+
+
+def token_name(request: Request) -> str:
+    text: str = request.path_params["name"]
+    if not re.fullmatch(NAME, text):
+        raise UnknownToken(text)
     return text
 
 

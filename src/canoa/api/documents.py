@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from canoa.api import roles
+
 PREFIX: Final = "/api/v1"
 """Before the paths of all that may change with a version."""
 
@@ -14,7 +16,9 @@ _REFERENCE: Final = "#/components/schemas/{name}"
 PROLOGUE: Final = """\
 Submit tasks, see how they stand, fetch their results, look after dead letters.
 
-Every request but the probes carries the header `Authorization: Bearer <token>`. A task that was accepted (201) is
+Every request but the probes carries the header `Authorization: Bearer <token>`. A token has a role: a `viewer` looks,
+an `operator` also submits, cancels, runs again and registers plans, an `admin` also makes tokens, a `node` only joins
+and answers. Each operation says which one it needs. A task that was accepted (201) is
 stored, and will end. Refusals have one shape, `{"error": {"type", "message"}}`; 429, 503 and 507 say when to try again
 (`Retry-After`). Fields and parameters that are not listed here are refused. Times are UTC.
 """
@@ -27,6 +31,7 @@ TAGS: Final = [
     {"name": "wire", "description": "For nodes without a broker: they register here, and answer."},
     {"name": "actions", "description": "What can be submitted."},
     {"name": "events", "description": "What happens to tasks, as it happens."},
+    {"name": "tokens", "description": "Who may use this API, and for what."},
     {"name": "probes", "description": "For supervisors and Prometheus."},
 ]
 
@@ -46,6 +51,26 @@ def in_path(name: str, description: str, example: str) -> dict[str, Any]:
 _TASK_ID: Final = in_path("task_id", "The id that submitting gave.", "0192f0c1a7b27c3e9d5e4f60718293a4")
 
 NO_TOKEN: Final[dict[str, Any]] = {"security": []}
+
+
+TOKEN_SCHEME: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "A token of a role: the one of the settings, which is an admin's, or one that `canoa token` made.",
+}
+
+
+def tell_roles(document: dict[str, Any], open_paths: frozenset[str]) -> None:
+    """Which role each operation needs, as `roles.py` has it."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if path in open_paths:
+                operation["security"] = []
+                continue
+            role = roles.needed(method.upper(), path)
+            operation["security"] = [{"token": [role.value]}]
+            said = operation.get("description", "")
+            operation["description"] = f"{said}\n\nNeeds the role `{role}`.".strip()
 
 
 def schemas(types: list[Any]) -> dict[str, Any]:

@@ -35,6 +35,8 @@ STATUS: Final[dict[type[errors.CanoaError], int]] = {
     errors.UnknownTask: 404,
     errors.UnknownPlan: 404,
     errors.UnknownNode: 404,
+    errors.UnknownToken: 404,
+    errors.TokenNameTaken: 409,
     errors.NotRouted: 404,
     errors.NotDead: 404,
     errors.QueueMissing: 404,
@@ -66,10 +68,11 @@ STATUS: Final[dict[type[errors.CanoaError], int]] = {
 _MEANING: Final = {
     400: "Not JSON, not an action's name, or a Host header that is not ours",
     401: "No token, or a wrong one",
-    404: "No such action, task, letter, plan or node",
+    403: "A token whose role is not enough",
+    404: "No such action, task, letter, plan, node or token",
     406: "A result that JSON cannot carry",
     408: "The body came too slowly",
-    409: "Another live node has this id",
+    409: "Another live node has this id, or the name is taken",
     413: "A body over the size limit",
     415: "A body that is not JSON by its own word",
     422: "Sound JSON that does not fit: the fields, an option, the action's parameters",
@@ -83,7 +86,8 @@ _MEANING: Final = {
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """For OpenAPI: the refusals of one operation, besides those that all have."""
     return {
-        status: {"model": Refusal, "description": _MEANING[status]} for status in sorted({400, 401, 503, *statuses})
+        status: {"model": Refusal, "description": _MEANING[status]}
+        for status in sorted({400, 401, 403, 503, *statuses})
     }
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Final
 
@@ -37,6 +37,10 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _knowing_tokens(desk: Desk | None) -> AbstractAsyncContextManager[object]:
+    return nullcontext() if desk is None or desk.tokens is None else desk.tokens.known.watching()
+
+
 @asynccontextmanager
 async def serving_api(
     app: Canoa,
@@ -48,14 +52,14 @@ async def serving_api(
     collectors: Sequence[Collector] = (),
     hosts: Sequence[str] = (),
 ) -> AsyncIterator[None]:
-    """Serves inside the block. `token`: what callers must bring. `hosts`: names to answer to besides our own.
-    `collectors`: what else is counted in this process.
+    """Serves inside the block. `token`: the admin's; the desk knows others. `hosts`: names to answer to besides our
+    own. `collectors`: what else is counted in this process.
 
     Without a desk there are only the probes and the metrics. The block ends what waits (long polls, event streams) and
     gives other requests `CLOSE_WITHIN_S` to finish.
     """
     own = ["localhost", "127.0.0.1", "[::1]", listener.getsockname()[0]]
-    async with probing(partial(app.new_broker, "readiness")) as readiness:
+    async with probing(partial(app.new_broker, "readiness")) as readiness, _knowing_tokens(desk):
         served = Served(app=app, readiness=readiness, desk=desk, worker=worker, collectors=collectors)
         config = uvicorn.Config(
             new_api(served, hosts=[*own, *hosts], token=token),

@@ -23,6 +23,7 @@ from canoa.cli.site import site_app
 from canoa.cli.submit import submit
 from canoa.cli.task import task_app
 from canoa.cli.tasks import tasks
+from canoa.cli.token import token_app
 from canoa.cli.up import up
 from canoa.cli.worker import worker
 
@@ -75,6 +76,7 @@ app.command(rich_help_panel=PROJECT)(nodes)
 app.command(rich_help_panel=PROJECT)(explain)
 app.command(rich_help_panel=PROJECT)(doctor)
 app.add_typer(actions_app, name="actions", rich_help_panel=PROJECT)
+app.add_typer(token_app, name="token", rich_help_panel=PROJECT)
 app.add_typer(site_app, name="site", rich_help_panel=PROJECT)
 app.add_typer(config_app, name="config", rich_help_panel=PROJECT)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from canoa.client.calls import Calls
     from canoa.client.door import Door
     from canoa.client.remote import Remote
+    from canoa.client.token_door import TokenDoor
 
 
 def open_door(broker: str | None) -> Door:
@@ -41,19 +42,45 @@ def open_calls(broker: str | None, app: str) -> Calls:
     return ReplyCalls(Canoa(app, broker=found.broker))
 
 
+def open_tokens(store: str | None) -> TokenDoor:
+    """For tokens: in the store that is named, or over the API, or in the store of the settings. Never over the broker,
+    where others may listen. Whoever opens it closes it."""
+    from canoa.client.token_door import StoredTokens
+
+    if store is not None:
+        return StoredTokens(store)
+    api = _known_api(None)
+    if api is not None:
+        return api
+    known = settings_module.read({}).store
+    if known:
+        return StoredTokens(known)
+    raise SettingError(
+        "no `canoa up` runs in this folder, and no API is named; set CANOA_API and CANOA_API_TOKEN, or run this in the "
+        "folder of `canoa up`, or name the store: --store URL"
+    )
+
+
 def open_api(broker: str | None) -> Remote:
-    """What the settings name goes before what `canoa up` left here."""
+    found = _known_api(broker)
+    if found is None:
+        raise SettingError(
+            "no broker is named, and no `canoa up` runs in this folder; start `canoa up module:app` here, "
+            "or set CANOA_BROKER=amqp://user:password@host:5672/vhost (`canoa site start` gives you one), "
+            "or CANOA_API and CANOA_API_TOKEN"
+        )
+    return found
+
+
+def _known_api(broker: str | None) -> Remote | None:
+    """What the settings name goes before what `canoa up` left here. None: there is neither."""
     from canoa.client.remote import Remote
 
     survey = settings_module.survey({"broker": broker}).sourced
     address, token = survey["api"], survey["api_token"].value
     written = _read(ADDRESS) if is_held() else ""
     if address.source == "default" and not written and not token:
-        raise SettingError(
-            "no broker is named, and no `canoa up` runs in this folder; start `canoa up module:app` here, "
-            "or set CANOA_BROKER=amqp://user:password@host:5672/vhost (`canoa site start` gives you one), "
-            "or CANOA_API and CANOA_API_TOKEN"
-        )
+        return None
     url = written if address.source == "default" and written else address.value
     return Remote(url, token or _read(TOKEN))
 

@@ -14,6 +14,7 @@ from canoa.broker.port import Depth
 from canoa.client.http_link import HttpLink
 from canoa.errors import CanoaError
 from canoa.recorder.routed_views import ExplainView, NodeView, OutputView, PlanView, Registered, StoryView
+from canoa.recorder.token_views import MadeToken, TokenView
 from canoa.recorder.views import (
     ActionView,
     Event,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from canoa.client.door import Door, Order, RoutedOrder
+    from canoa.client.token_door import TokenDoor
+    from canoa.vocabulary import Role
 
 T = TypeVar("T")
 
@@ -109,6 +112,17 @@ class Remote:
     def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
         asked = {"size_bytes": str(size_bytes)}
         return _read(self._link.get(f"/catalogue/{_part(action)}/explanation", asked), ExplainView)
+
+    # --- Tokens ---------------------------------------------------------------------------------------
+
+    def create_token(self, name: str, role: Role, *, expires_s: float | None = None) -> MadeToken:
+        return _read(self._link.post("/tokens", {"name": name, "role": role, "expires_s": expires_s}), MadeToken)
+
+    def tokens(self) -> list[TokenView]:
+        return _read(self._link.get("/tokens"), list[TokenView])
+
+    def revoke_token(self, name: str) -> TokenView:
+        return _read(self._link.post(f"/tokens/{_part(name)}/revoke", {}), TokenView)
 
     # --- Many -----------------------------------------------------------------------------------------
 
@@ -197,4 +211,8 @@ def _read(body: bytes, type_: type[T]) -> T:
 
 
 def _port(remote: Remote) -> Door:
+    return remote
+
+
+def _token_port(remote: Remote) -> TokenDoor:
     return remote

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from canoa.recorder.metrics import RecorderStats
     from canoa.recorder.routed_views import OutputView, StoryView
     from canoa.recorder.service import Recorder
+    from canoa.recorder.token_desk import TokenDesk
     from canoa.store.port import TaskRow
 
 MAX_PAGE: Final = 500
@@ -68,8 +69,10 @@ class Desk:
         layer: Layer = Layer.CLOUD,
         compression: CompressionPolicy = DEFAULT_POLICY,
         routed: RoutedDesk | None = None,
+        tokens: TokenDesk | None = None,
     ) -> None:
         self.routed = routed or RoutedDesk(max_payload_bytes=max_payload_bytes)
+        self.tokens = tokens
         self._recorder = recorder
         self._store = recorder.store
         self._app = app

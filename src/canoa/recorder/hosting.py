@@ -13,6 +13,7 @@ from canoa.recorder.desk import Desk
 from canoa.recorder.holding import holding
 from canoa.recorder.routed_desk import RoutedDesk
 from canoa.recorder.service import Recorder, recording
+from canoa.recorder.token_desk import TokenDesk
 from canoa.settings import without_password
 from canoa.store.opening import new_store
 from canoa.store.port import Retention
@@ -75,6 +76,7 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
                     asking, "cancel_routed", msgspec.json.encode({"task_id": task_id}), is_routed=True
                 ),
             ),
+            tokens=TokenDesk(store),
         )
         await stack.enter_async_context(system.answering(app, desk))
         if settings.is_memory:

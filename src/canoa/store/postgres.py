@@ -9,12 +9,21 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from canoa.store import postgres_batch, postgres_catalogue, postgres_limits, postgres_owed, postgres_routed, reads
+from canoa.store import (
+    postgres_batch,
+    postgres_catalogue,
+    postgres_limits,
+    postgres_owed,
+    postgres_routed,
+    postgres_tokens,
+    reads,
+)
 from canoa.store.postgres_link import PostgresLink
 from canoa.store.postgres_schema import bring_up_to_date
 from canoa.store.routed_notes import Notes
 from canoa.store.routed_port import DEFAULT_BREAKERS, DEFAULT_SETTINGS
 from canoa.store.routed_questions import RoutedReads
+from canoa.store.token_reads import TokenReads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,10 +43,11 @@ if TYPE_CHECKING:
         Writes,
     )
     from canoa.store.routed_port import BreakerRow, FullStore, HealthNote, Move, Moved, NodeRow, Owed
+    from canoa.store.token_port import TokenRow
     from canoa.vocabulary import NodeId
 
 
-class PostgresStore(RoutedReads):
+class PostgresStore(RoutedReads, TokenReads):
     """In the database that `url` names, which must exist; `open` creates the tables."""
 
     _dialect = "postgresql"
@@ -122,6 +132,17 @@ class PostgresStore(RoutedReads):
         self, notes: Sequence[HealthNote], *, settings: BreakerSettings = DEFAULT_BREAKERS
     ) -> list[BreakerRow]:
         return await self._link.write(partial(postgres_catalogue.note_health, notes=notes, settings=settings))
+
+    # --- Tokens -------------------------------------------------------------------------------------
+
+    async def add_token(self, token: TokenRow) -> bool:
+        return await self._link.write(partial(postgres_tokens.add_token, token=token))
+
+    async def revoke_token(self, name: str, *, now_ms: int) -> bool:
+        return await self._link.write(partial(postgres_tokens.revoke_token, name=name, now_ms=now_ms))
+
+    async def touch_tokens(self, used_ms: Mapping[bytes, int]) -> None:
+        await self._link.write(partial(postgres_tokens.touch_tokens, used_ms=used_ms))
 
     # --- Leases and limits --------------------------------------------------------------------------
 

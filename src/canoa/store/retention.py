@@ -20,6 +20,10 @@ PLAN_MS: Final = 86_400_000
 """How long a plan that nobody uses stays. Longer than `outlines.USED_EVERY_MS`: whoever has just begun a task with it
 must not lose it."""
 
+TOKEN_MS: Final = 30 * 86_400_000
+"""How long a token that was revoked or has expired stays in the list: whoever wonders weeks later why a program is
+refused shall find it there."""
+
 _PLAN_IS_USED: Final = """
 EXISTS (SELECT 1 FROM tasks WHERE tasks.plan = plans.id) OR id IN (SELECT plan FROM plan_names)
 """
@@ -64,8 +68,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def steps(retention: Retention, *, now_ms: int, newest_ms: int | None) -> list[Step]:
-    """What the retention names, unless nothing happened for long (`newest_ms`: what `NEWEST` found); then what
-    says nothing any more: limits, slots, plans without a name or a task."""
+    """What the retention names, and tokens that open nothing, unless nothing happened for long (`newest_ms`: what
+    `NEWEST` found); then what says nothing any more: limits, slots, plans without a name or a task."""
 
     def before_ms(kept_s: float) -> int:
         return now_ms - round(kept_s * 1000)
@@ -74,6 +78,8 @@ def steps(retention: Retention, *, now_ms: int, newest_ms: int | None) -> list[S
         Step(table="tasks", time="ended_ms", before_ms=before_ms(retention.task_s), parts="steps"),
         Step(table="tasks", time="ended_ms", before_ms=before_ms(retention.payload_s), emptied="message"),
         Step(table="letters", time="dead_ms", before_ms=before_ms(retention.letter_s)),
+        Step(table="tokens", time="revoked_ms", before_ms=now_ms - TOKEN_MS),
+        Step(table="tokens", time="expires_ms", before_ms=now_ms - TOKEN_MS),
     ]
     spent = [
         Step(table="limits", time="next_ms", before_ms=now_ms),

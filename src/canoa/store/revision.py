@@ -7,7 +7,7 @@ from typing import Final
 
 from canoa.errors import StoreTooNew
 
-HEAD: Final = "0003"
+HEAD: Final = "0004"
 """The last revision in `migrations/versions/`: the tables of `schema.py`."""
 
 TABLE: Final = "canoa_schema"

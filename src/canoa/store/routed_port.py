@@ -27,6 +27,7 @@ from canoa.execution.step_moves import (
 )
 from canoa.execution.step_settings import StepSettings
 from canoa.store.port import NewTask, Store, Writes
+from canoa.store.token_port import TokenStore
 from canoa.vocabulary import AMQP, ActionName, Layer, NodeId, TaskId
 from canoa.wire.sapparchi import ActionLimits
 
@@ -255,7 +256,7 @@ class DecidesAhead(Protocol):
         Answers to it count anyway; from now on it is due, too. Says how much that was."""
 
 
-class FullStore(Store, RoutedStore, Protocol):
+class FullStore(Store, RoutedStore, TokenStore, Protocol):
     """All that a database does for Canoa."""
 
     @property

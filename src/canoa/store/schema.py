@@ -195,3 +195,17 @@ counters = sa.Table(
     sa.Column("name", _ID, primary_key=True),
     sa.Column("value", sa.BigInteger, nullable=False),
 )
+
+# --- Who may use the API ----------------------------------------------------------------------------------
+
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("name", _ID, primary_key=True),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("created_ms", sa.BigInteger, nullable=False),
+    sa.Column("expires_ms", sa.BigInteger),  # none: never
+    sa.Column("used_ms", sa.BigInteger),
+    sa.Column("revoked_ms", sa.BigInteger),
+    sa.Column("digest", _BLOB, nullable=False),  # of the secret, which is nowhere
+)

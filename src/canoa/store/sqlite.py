@@ -11,7 +11,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from canoa.errors import SettingError, StoreUnreachable
-from canoa.store import ledger, reads, sqlite_batch, sqlite_catalogue, sqlite_limits, sqlite_owed, sqlite_routed
+from canoa.store import (
+    ledger,
+    reads,
+    sqlite_batch,
+    sqlite_catalogue,
+    sqlite_limits,
+    sqlite_owed,
+    sqlite_routed,
+    sqlite_tokens,
+)
 from canoa.store.routed_debts import Taking
 from canoa.store.routed_notes import Notes
 from canoa.store.routed_port import DEFAULT_BREAKERS, DEFAULT_SETTINGS
@@ -20,6 +29,7 @@ from canoa.store.sqlite_ahead import Ahead
 from canoa.store.sqlite_link import SqliteLink, connect
 from canoa.store.sqlite_schema import bring_up_to_date
 from canoa.store.sqlite_syncing import Syncer
+from canoa.store.token_reads import TokenReads
 
 if TYPE_CHECKING:
     import sqlite3
@@ -50,6 +60,7 @@ if TYPE_CHECKING:
         OnMoved,
         Owed,
     )
+    from canoa.store.token_port import TokenRow
     from canoa.vocabulary import NodeId
 
 
@@ -59,7 +70,7 @@ PAGE: Final = 500
 """Tasks that are looked through at once, while moves wait."""
 
 
-class SqliteStore(RoutedReads):
+class SqliteStore(RoutedReads, TokenReads):
     """In the file at `path`, which `open` creates, with its folder, where there is none."""
 
     _dialect = "sqlite"
@@ -226,6 +237,17 @@ class SqliteStore(RoutedReads):
         self, notes: Sequence[HealthNote], *, settings: BreakerSettings = DEFAULT_BREAKERS
     ) -> list[BreakerRow]:
         return await self._writer.write(partial(sqlite_catalogue.note_health, notes=notes, settings=settings))
+
+    # --- Tokens -------------------------------------------------------------------------------------
+
+    async def add_token(self, token: TokenRow) -> bool:
+        return await self._writer.write(partial(sqlite_tokens.add_token, token=token))
+
+    async def revoke_token(self, name: str, *, now_ms: int) -> bool:
+        return await self._writer.write(partial(sqlite_tokens.revoke_token, name=name, now_ms=now_ms))
+
+    async def touch_tokens(self, used_ms: Mapping[bytes, int]) -> None:
+        await self._writer.write(partial(sqlite_tokens.touch_tokens, used_ms=used_ms))
 
     # --- Leases and limits --------------------------------------------------------------------------
 

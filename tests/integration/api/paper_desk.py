@@ -32,6 +32,8 @@ from canoa.wire.ids import new_task_id
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
+    from canoa.recorder.token_desk import TokenDesk
+
 AT = datetime(2025, 6, 1, 12, 30, tzinfo=UTC)
 
 WAITING = TaskView(
@@ -53,8 +55,9 @@ WAITING = TaskView(
 
 
 class PaperDesk(Desk):
-    def __init__(self) -> None:  # not of a recorder
+    def __init__(self, tokens: TokenDesk | None = None) -> None:  # not of a recorder
         self._stats = RecorderStats()
+        self.tokens = tokens
         self.routed = RoutedDesk(max_payload_bytes=100_000)
         self.requests: list[Request] = []
         self.asked: dict[str, Any] = {}

@@ -6,7 +6,6 @@ import base64
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.api.paper_desk import PaperDesk
 from tests.integration.api.world import TOKEN
 
 from canoa.api.guard import Guard, checked_token
@@ -15,6 +14,7 @@ from canoa.errors import SettingError
 if TYPE_CHECKING:
     import httpx
     from starlette.types import Receive, Scope, Send
+    from tests.integration.api.paper_desk import PaperDesk
 
     from canoa import Canoa
 
@@ -40,6 +40,9 @@ GUARDED = [
     ("POST", "/api/v1/dead/redrive"),
     ("GET", "/api/v1/actions"),
     ("GET", "/api/v1/events"),
+    ("GET", "/api/v1/tokens"),
+    ("POST", "/api/v1/tokens"),
+    ("POST", "/api/v1/tokens/{name}/revoke"),
     ("GET", "/openapi.json"),
     ("GET", "/docs"),
     ("GET", "/metrics"),
@@ -63,17 +66,18 @@ async def test_without_the_token_nothing_is_told(api: httpx.AsyncClient, method:
         assert answer.json()["error"]["type"] == "Unauthorized"
 
 
-def test_every_path_of_the_api_was_tried_without_the_token(app: Canoa) -> None:
+def test_every_path_of_the_api_was_tried_without_the_token(app: Canoa, desk: PaperDesk) -> None:
     from canoa.api.app import Served, new_api
     from canoa.api.readiness import Readiness
 
     readiness = Readiness(lambda: app.new_broker("test"))
-    api = new_api(Served(app=app, readiness=readiness, desk=PaperDesk()), hosts=["*"], token=TOKEN)
+    api = new_api(Served(app=app, readiness=readiness, desk=desk), hosts=["*"], token=TOKEN)
 
     paths = {(method.upper(), path) for path, methods in api.openapi()["paths"].items() for method in methods}
 
     tried = {(method, path.replace("/x", "/{task_id}")) for method, path in GUARDED}
-    assert paths - tried == {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/actuator/health")}
+    of_nodes = {("POST", "/sapparchi/nodes/register"), ("POST", "/sapparchi/results")}
+    assert paths - tried == {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/actuator/health"), *of_nodes}
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,8 @@ AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 @asynccontextmanager
 async def in_process(app: Canoa, desk: Desk | None) -> AsyncIterator[httpx.AsyncClient]:
     """The API without a server around it: quick to start and to end."""
-    async with probing(partial(app.new_broker, "readiness")) as readiness:
+    knowing = nullcontext() if desk is None or desk.tokens is None else desk.tokens.known.watching()
+    async with probing(partial(app.new_broker, "readiness")) as readiness, knowing:
         api = new_api(Served(app=app, readiness=readiness, desk=desk), hosts=["localhost", "127.0.0.1"], token=TOKEN)
         transport = httpx.ASGITransport(api, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=AUTHORIZED) as client:
