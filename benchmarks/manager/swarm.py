@@ -33,7 +33,7 @@ def registration(number: int, *, is_forced: bool) -> bytes:
     return json.dumps(
         {
             "nodeId": node_id(number),
-            "endpoint": f"http://10.0.{number // 250}.{number % 250}:8000",
+            "endpoint": f"http://127.1.{number // 250}.{number % 250}:8000",
             "layer": LAYERS[number % 3],
             "type": "bench",
             "actions": actions,

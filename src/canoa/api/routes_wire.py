@@ -57,7 +57,7 @@ _ANSWERED: Final = {
 
 
 def _takes(schema: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
-    content = {"application/json": {"schema": schema, "example": example}}
+    content = {"application/json": {"schema": schema, "examples": {"a node": {"value": example}}}}
     return {**NO_TOKEN, "requestBody": {"required": True, "content": content}}
 
 

@@ -82,7 +82,7 @@ class Answers:
 
     def _refuse(self, delivery: Delivery, error: CanoaError) -> None:
         verdict = FOREIGN if isinstance(error, Foreign) else MALFORMED
-        if isinstance(delivery, DirectDelivery):
+        if isinstance(delivery, DirectDelivery) and verdict == MALFORMED:
             delivery.error = error  # whoever brought it waits for an answer
         log.warning("step_result_refused", verdict=verdict, reason=str(error))
         move = None

@@ -63,11 +63,15 @@ class Reaching:
             self._try(node, messages, on_sent, ways)
 
     async def listeners(self, node_id: NodeId) -> int | None:
-        """How many take what is sent to it, by whichever way; None: nobody can say, or nothing is there."""
+        """How many take what is sent to it, by the first way where there is anybody; else as the preferred one says."""
         node = self._row(node_id) or _stranger(node_id)
-        found = [await self._by_way[way].listeners(node) for way in self.ways(node)]
-        counts = [count for count in found if count is not None]
-        return max(counts) if counts else None
+        preferred: int | None = None
+        for place, way in enumerate(self.ways(node)):
+            count = await self._by_way[way].listeners(node)
+            if count:
+                return count
+            preferred = count if place == 0 else preferred
+        return preferred
 
     def forget(self, node_id: NodeId) -> None:
         self._closed.forget(node_id)

@@ -303,15 +303,15 @@ def _keeper(inbox: list[Message]) -> OnDelivery:
 
 async def test_a_second_live_endpoint_cannot_take_a_foreign_nodes_id(town: Town) -> None:
     manager = await town.start_manager()
-    await town.register(endpoint="http://10.0.0.7")
+    await town.register(endpoint="http://127.0.0.7")
     await town.until(town.acks)
 
-    await town.register(endpoint="http://10.6.6.6", actions=[PRICE_URN])
+    await town.register(endpoint="http://127.6.6.6", actions=[PRICE_URN])
     await town.until(lambda: manager.registrations.refused)
 
     row = await town.row()
     assert row is not None
-    assert (row.endpoint, row.actions) == ("http://10.0.0.7", (RESIZE,))
+    assert (row.endpoint, row.actions) == ("http://127.0.0.7", (RESIZE,))
 
 
 async def test_a_worker_killed_and_started_again_gets_in_at_once_with_its_circuits_closed(town: Town) -> None:

@@ -43,9 +43,9 @@ def test_a_published_registration_is_believed_as_it_is() -> None:
 
 
 def test_a_node_without_id_is_known_by_its_endpoint() -> None:
-    row = claimed("", endpoint="http://10.0.0.9:8080")
+    row = claimed("", endpoint="http://127.0.0.9:8080")
 
-    assert (row.node_id, row.protocol) == ("http://10.0.0.9:8080", "HTTP")
+    assert (row.node_id, row.protocol) == ("http://127.0.0.9:8080", "HTTP")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_what_canoa_can_do_without_may_be_nothing(said: dict[str, Any]) -> None:
 
 
 def test_a_node_may_say_outright_that_it_has_no_id() -> None:
-    assert claimed(None, endpoint="http://10.0.0.9").protocol == "HTTP"  # type: ignore[arg-type]
+    assert claimed(None, endpoint="http://127.0.0.9").protocol == "HTTP"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "UTF-8", "identity", "gzip"])
@@ -183,7 +183,7 @@ def test_a_fingerprint_changes_with_what_counts_and_with_nothing_else() -> None:
 
     assert claimed(actions=urns[::-1], forceRegister=True).fingerprint == first
     assert claimed(actions=urns[:1]).fingerprint != first
-    assert claimed(actions=urns, endpoint="http://10.0.0.8").fingerprint != first
+    assert claimed(actions=urns, endpoint="http://127.0.0.8").fingerprint != first
     assert claimed(actions=urns, instance="i2").fingerprint != first
 
 
@@ -214,11 +214,11 @@ def test_a_successor_of_one_that_left_or_is_silent_gets_in() -> None:
 
 
 def test_a_foreign_node_that_starts_again_on_its_host_gets_in_at_once() -> None:
-    assert not doubtful(claimed(endpoint="http://10.0.0.7:80"), claimed(endpoint="http://10.0.0.7:9000"))
+    assert not doubtful(claimed(endpoint="http://127.0.0.7:80"), claimed(endpoint="http://127.0.0.7:9000"))
 
 
 def test_a_foreign_node_with_a_new_address_gets_in_before_it_would_be_silent() -> None:
-    old, new = claimed(endpoint="http://10.0.0.7"), claimed(endpoint="http://10.0.0.8")
+    old, new = claimed(endpoint="http://127.0.0.7"), claimed(endpoint="http://127.0.0.8")
 
     assert doubtful(old, new, registered_s=99.0)
     assert not doubtful(old, new, registered_s=101.0)
@@ -226,7 +226,7 @@ def test_a_foreign_node_with_a_new_address_gets_in_before_it_would_be_silent() -
 
 @pytest.mark.parametrize("consumers", [None, 1, 2])
 def test_a_second_foreign_endpoint_is_kept_out_while_the_first_lives(consumers: int | None) -> None:
-    assert not may_have(claimed(endpoint="http://10.0.0.7"), claimed(endpoint="http://10.0.0.8"), consumers)
+    assert not may_have(claimed(endpoint="http://127.0.0.7"), claimed(endpoint="http://127.0.0.8"), consumers)
 
 
 def test_a_foreign_node_gets_a_workers_id_only_when_nobody_listens_for_that() -> None:
@@ -246,4 +246,4 @@ def test_a_worker_does_not_take_the_id_of_a_foreign_node_that_lives() -> None:
 def test_the_late_farewell_of_an_earlier_instance_is_not_the_present_ones() -> None:
     assert may_leave(claimed(instance="i1"), claimed(instance="i1", actions=[]))
     assert not may_leave(claimed(instance="i2"), claimed(instance="i1", actions=[]))
-    assert not may_leave(claimed(endpoint="http://10.0.0.7"), claimed(endpoint="http://10.0.0.8", actions=[]))
+    assert not may_leave(claimed(endpoint="http://127.0.0.7"), claimed(endpoint="http://127.0.0.8", actions=[]))

@@ -29,7 +29,7 @@ def circuit(name: str, *, action: str = "", failures: int = 3, down_until_ms: in
 def registration(
     name: str = "gw-7", *, instance: str = "", headers: dict[str, Any] | None = None, **said: Any
 ) -> Message:
-    body: dict[str, Any] = {"nodeId": name, "endpoint": "http://10.0.0.7:80", "layer": "FOG", "type": "Python"}
+    body: dict[str, Any] = {"nodeId": name, "endpoint": "http://127.0.0.7:80", "layer": "FOG", "type": "Python"}
     body |= {"actions": ["urn:sapparchi:Action:shop.resize"], "forceRegister": False} | said
     known = {sapparchi.INSTANCE: instance} if instance else {}
     return Message(body=json.dumps(body).encode(), headers=known | (headers or {}))
