@@ -39,7 +39,7 @@ PAGE: Final = 500
 
 class Dispatch:
     """`on_moved` hears of moves that were written. `takes_bundles`: whether a node does. `protocol`: by which it is
-    reached. `owner`: which manager this is."""
+    reached. `owner`: which manager this is. `on_canary` hears of canaries that were answered among the steps."""
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class Dispatch:
         owner: str,
         steps: StepSettings,
         limit_bytes: int,
+        on_canary: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.stats = ManagerStats()
         self._broker = broker
@@ -68,7 +69,7 @@ class Dispatch:
         self.sender = Sender(
             broker, store, self.moving, stats=self.stats, takes_bundles=takes_bundles, protocol=protocol
         )
-        self.answers = Answers(self.moving, self.sender, stats=self.stats, limit_bytes=limit_bytes)
+        self.answers = Answers(self.moving, self.sender, stats=self.stats, limit_bytes=limit_bytes, on_canary=on_canary)
         self.intake = Intake(
             store,
             route,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from canoa.broker import topology
 from canoa.errors import CanoaError
 from canoa.execution.step_moves import StepEnd
+from canoa.manager.canaries import Canaries
 from canoa.manager.catalogue import Catalogue
 from canoa.manager.explaining import explained
 from canoa.manager.following import Follower
@@ -16,6 +17,7 @@ from canoa.manager.health import HealthNotes
 from canoa.manager.heartbeat import Heart
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.probing import Prober
+from canoa.manager.reaching import reaching
 from canoa.manager.registering import PREFETCH, Registrations
 from canoa.manager.router import Router
 from canoa.manager.routing.strategies import Strategies
@@ -73,6 +75,18 @@ class Nodes:
             is_leading=lambda: self.heart.is_leading,
             lose=lose,
         )
+        self.canaries = Canaries(
+            broker,
+            store,
+            catalogue=self.catalogue,
+            follower=self.follower,
+            watching=self.watching,
+            reach=reaching(broker, self.catalogue.protocol),
+            is_leading=lambda: self.heart.is_leading,
+            manager_id=manager_id,
+            on_return=self.health.close,
+        )
+        self.follower.on_canary = self.canaries.heard
         self.trimmer = Trimmer(broker, is_leading=lambda: self.heart.is_leading)
         self.consumers: list[Consumer] = []
 
@@ -84,7 +98,7 @@ class Nodes:
             topology.NODES_REGISTER, self.registrations.on_delivery, prefetch=PREFETCH, topology=topology.manager()
         )
         assert self.follower.consumer is not None
-        self.consumers = [self.follower.consumer, registrations]
+        self.consumers = [self.follower.consumer, registrations, await self.canaries.open()]
 
     def on_moved(self, written: Sequence[tuple[Move, Moved]]) -> None:
         """To be told of every move that was written."""
@@ -103,6 +117,7 @@ class Nodes:
         """By name; whoever runs them ends when one of them raises, and cancels them before `aclose`."""
         watched = {f"watch[{each.queue}]": each.wait_ended() for each in self.consumers}
         return watched | {
+            "canaries": self.canaries.run(),
             "catalogue": self.follower.run(),
             "health": self.health.run(),
             "heartbeat": self.heart.run(),
@@ -117,4 +132,5 @@ class Nodes:
                 await consumer.cancel()
         await self.registrations.stop()
         await self.heart.stop()
+        await self.canaries.aclose()
         await self.follower.aclose()

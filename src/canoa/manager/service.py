@@ -75,10 +75,16 @@ class Manager:
             owner=self.id,
             steps=settings.steps,
             limit_bytes=settings.limit_bytes,
+            on_canary=self.nodes.canaries.heard_by_the_way,
         )
         self._mark = Mark(broker, is_leading=lambda: self.nodes.heart.is_leading, send_again=self._dispatch.send_again)
         self.figures = Figures(
-            self._dispatch.stats, self._dispatch.sender, store.writes, self.nodes.catalogue, self.nodes.registrations
+            self._dispatch.stats,
+            self._dispatch.sender,
+            store.writes,
+            self.nodes.catalogue,
+            self.nodes.registrations,
+            self.nodes.canaries,
         )
         self.collector = ManagerCollector(self.figures)
         self.registry = new_registry(self.collector)

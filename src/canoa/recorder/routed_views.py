@@ -102,8 +102,11 @@ class Registered:
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
     """`state`: `here`, `silent` (no sign of life for too long: it gets no work), `unreachable` (it has an endpoint and
-    no queue, and managers send by queues) or `left`. `health`: OK, WARNING, DOWN or RECOVERING; `action_health`: where
-    one of its actions is not OK. `queued`: steps that are out at it."""
+    no queue, and managers send by queues), `left`, `deaf` (what is sent to it is not answered), `cut_off` (nobody
+    listens for it, and it may come back) or `dead`. `proof`: `online` (it lately answered what came through its own
+    queue), `deaf`, `cut_off`, `dead`, or `unproven` (it offers no such proof, or has not given it yet). `health`: OK,
+    WARNING, DOWN or RECOVERING; `action_health`: where one of its actions is not OK. `queued`: steps that are out at
+    it."""
 
     id: str
     layer: str
@@ -114,6 +117,7 @@ class NodeView:
     labels: dict[str, str]
     actions: list[str]
     state: str
+    proof: str = "unproven"
     health: str
     action_health: dict[str, str]
     load: float | None

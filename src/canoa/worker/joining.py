@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from canoa.execution.prefetch import RunEstimate, deliveries_for, prefetch_for
 from canoa.worker.answering import Answerer
 from canoa.worker.node import Node
+from canoa.worker.proving import OwnProof
 from canoa.worker.registration import State
 from canoa.worker.routed import RoutedOffer
 from canoa.worker.unicast import Unicast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from canoa.broker.port import Broker, Delivery
     from canoa.worker.health_page import HealthPage
@@ -38,8 +39,10 @@ class Joined:
         concurrency: int,
         in_progress: Callable[[], int],
         page: HealthPage | None,
+        quiet_s: float,
     ) -> None:
         self.node = Node(broker, identity, load=lambda: in_progress() / concurrency, page=page)
+        self._proof = OwnProof(broker, self.node, quiet_s=quiet_s, in_hand=lambda: settler.in_hand)
         self._concurrency = concurrency
         self._estimate = RunEstimate()
         self._prefetch = prefetch_for(concurrency, self._estimate, None)
@@ -50,7 +53,13 @@ class Joined:
             each.name: RoutedOffer(each, settler, answerer, queue=self.node.queue, estimate=self._estimate)
             for each in offers
         }
-        self._unicast = Unicast(routed, answerer, settler, max_payload_bytes=offers[0].max_payload_bytes)
+        self._unicast = Unicast(
+            routed,
+            answerer,
+            settler,
+            on_canary=self._proof.on_canary,
+            max_payload_bytes=offers[0].max_payload_bytes,
+        )
 
     @property
     def is_registered(self) -> bool:
@@ -61,10 +70,19 @@ class Joined:
         """Messages to this node that it found no action for."""
         return self._unicast.refused
 
+    @property
+    def is_deaf(self) -> bool:
+        return self._proof.is_deaf
+
+    def duties(self) -> list[Coroutine[Any, Any, None]]:
+        """What runs as long as the node does; one that raises makes it of no more use."""
+        return [*self.node.duties(), self._proof.run()]
+
     async def start(self, take: Callable[[RoutedOffer, RoutedDelivery], None]) -> None:
         """`take` gets what may run here."""
 
         def on_message(delivery: Delivery) -> None:
+            self._proof.heard()
             parts = self._unicast.parts(delivery)
             self._parts_mean += PARTS_WEIGHT * (len(parts) - self._parts_mean)
             for part in parts:
@@ -80,4 +98,4 @@ class Joined:
         wanted = deliveries_for(self._prefetch, self._parts_mean, self._deliveries)
         if wanted != self._deliveries:
             self._deliveries = wanted
-            await self.node.consumer.set_prefetch(wanted)
+            await self.node.set_prefetch(wanted)

@@ -123,6 +123,7 @@ class Worker:
             layer=settings.layer,
             site=settings.site,
             labels=settings.labels,
+            grace_s=settings.grace_s,
             policies={offer.name: offer.policy for offer in self._offers},
         )
         return Joined(
@@ -133,6 +134,7 @@ class Worker:
             concurrency=sum(lane.concurrency for lane in {self._lane_of(offer) for offer in self._offers}),
             in_progress=lambda: self.in_progress,
             page=health_page(settings.manager_url) if settings.manager_url else None,
+            quiet_s=settings.prove_after_s,
         )
 
     def metrics(self) -> bytes:
@@ -172,7 +174,7 @@ class Worker:
         for offer in self._offers:
             for consumer in offer.consumers:
                 self._spawn(consumer.wait_ended(), f"watch[{consumer.queue}]")
-        for duty in self._joined.node.duties() if self._joined is not None else ():
+        for duty in self._joined.duties() if self._joined is not None else ():
             self._spawn(duty, "node")
         for offer in self._offers:
             limit_s = offer.policy.timeout_s
