@@ -44,7 +44,7 @@ async def unbound(url: str, node_id: str) -> None:
 def _unbind(url: str, node_id: str) -> None:
     connection = pika.BlockingConnection(pika.URLParameters(url))
     bound = {"x-match": "all", "nodeId": node_id}
-    connection.channel().queue_unbind(topology.node_queue_name(node_id), topology.NODE_UNICAST, arguments=bound)
+    connection.channel().queue_unbind(topology.node_queue_name(node_id), topology.NODE_UNICAST, "", bound)
     connection.close()
 
 
