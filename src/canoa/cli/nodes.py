@@ -48,7 +48,7 @@ def row(node: NodeView, now: datetime) -> list[str]:
         node.layer,
         clean(node.site) or "-",
         node.protocol,
-        node.proof.replace("_", " "),
+        "-" if node.state == "left" else node.proof.replace("_", " "),
         shown_health(node),
         ago((now - node.seen_at).total_seconds()),
         "-" if node.load is None else f"{round(100 * node.load)} %",

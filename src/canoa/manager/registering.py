@@ -102,9 +102,10 @@ class Registrations:
         known = self._catalogue.rows.get(claim.node_id)
         if known is None or known.fingerprint != claim.fingerprint or _quarter(known.load) != _quarter(claim.load):
             return False
-        if known.proof in AWAY:
-            return False  # it is written, and so told: whoever leads looks whether it is back
-        return self._catalogue.learnt_s_ago(claim.node_id) < self._catalogue.settings.fingerprint_ttl_s
+        # One that was away is written, and so told: whoever leads looks whether it is back.
+        settings = self._catalogue.settings
+        believed_s = settings.ack_every_s if known.proof in AWAY else settings.fingerprint_ttl_s
+        return self._catalogue.learnt_s_ago(claim.node_id) < believed_s
 
     # --- Writing what changed -----------------------------------------------------------------------------
 

@@ -35,8 +35,6 @@ MISSES: Final = 2
 """In a row. One may go with a link that is cut just then."""
 RENEWALS: Final = 1
 """How often it listens anew before it gives up: what one does not mend, the next will not."""
-AGAIN_S: Final = 5.0
-"""While the broker takes nothing."""
 
 
 class _Came(enum.Enum):
@@ -110,7 +108,7 @@ class OwnProof:
                     missed += 1
                 case _Came.UNKNOWN:
                     missed = 0
-                    await asyncio.sleep(AGAIN_S)
+                    await asyncio.sleep(self._quiet_s)
         return self._node.is_leaving
 
     async def _asked(self) -> _Came:

@@ -31,7 +31,6 @@ ALERT = WorkerSettings(node_id=NODE, prove_after_s=0.3)
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proving, "ANSWER_WITHIN_S", 0.5)
-    monkeypatch.setattr(proving, "AGAIN_S", 0.2)
 
 
 def offering_one(app: Canoa) -> None:
