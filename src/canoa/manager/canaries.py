@@ -7,8 +7,6 @@ come to a queue of this manager's own, or by the way of all answers to any manag
 from __future__ import annotations
 
 import asyncio
-import os
-import random
 from collections import Counter
 from contextlib import suppress
 from functools import partial
@@ -23,7 +21,7 @@ from canoa.errors import CanoaError, Undecodable, Unroutable
 from canoa.execution import proof
 from canoa.execution.proof import EVERY_S, OUT, Missed, Place, Proof, View
 from canoa.logs import get_logger
-from canoa.store.routed_port import AMQP, REACHABLE
+from canoa.manager.watched import Watch, is_watched, place
 from canoa.vocabulary import NodeId
 from canoa.wire import sapparchi
 from canoa.wire.canary import canary
@@ -61,21 +59,6 @@ _SAID: Final = {
 }
 
 
-class _Watch:
-    """One node, as long as this manager leads and the node is the same."""
-
-    __slots__ = ("answered_ms", "instance", "is_unroutable", "request_id", "version", "view", "written")
-
-    def __init__(self, row: NodeRow, view: View, answered_ms: int | None) -> None:
-        self.instance = row.instance
-        self.view = view
-        self.written = row.proof
-        self.version = row.version
-        self.answered_ms = answered_ms  # when it last answered a step, as far as that is known
-        self.is_unroutable = False
-        self.request_id = _new_id(row.node_id)  # of canaries, until one is answered
-
-
 class Canaries:
     """`on_return` hears of nodes that hear again: what failed before says nothing about them."""
 
@@ -101,7 +84,7 @@ class Canaries:
         self._is_leading = is_leading
         self._on_return = on_return
         self._queue = topology.canary_queue(manager_id)
-        self._watches: dict[NodeId, _Watch] = {}
+        self._watches: dict[NodeId, Watch] = {}
         self._heard_s = float("-inf")  # anything on that queue
         self._is_wanted = asyncio.Event()
         self.consumer: Consumer | None = None
@@ -143,17 +126,17 @@ class Canaries:
 
     def _follow(self) -> None:
         now_s = self._now_s()
-        wanted = {row.node_id: row for row in self._catalogue.rows.values() if _is_watched(row)}
+        wanted = {row.node_id: row for row in self._catalogue.rows.values() if is_watched(row)}
         for node_id in self._watches.keys() - wanted.keys():
             del self._watches[node_id]
         for node_id, row in wanted.items():
             watch = self._watches.get(node_id)
             if watch is None or watch.instance != row.instance:
-                self._watches[node_id] = _Watch(row, _begun(row, now_s), self._watching.answered_ms(node_id))
+                self._watches[node_id] = Watch(row, now_s, self._watching.answered_ms(node_id))
             else:
                 self._read(row, watch, now_s)
 
-    def _read(self, row: NodeRow, watch: _Watch, now_s: float) -> None:
+    def _read(self, row: NodeRow, watch: Watch, now_s: float) -> None:
         """What others wrote, and what it answered."""
         if row.version != watch.version:
             watch.version = row.version
@@ -169,7 +152,7 @@ class Canaries:
         if watch.view.proof is Proof.CUT_OFF:
             self._tell(row, watch, proof.Ticked(), now_s)
 
-    def _tell(self, row: NodeRow, watch: _Watch, event: proof.Event, now_s: float) -> None:
+    def _tell(self, row: NodeRow, watch: Watch, event: proof.Event, now_s: float) -> None:
         watch.view = proof.on(watch.view, event, now_s, grace_s=self._grace_s(row))
 
     # --- Sending ------------------------------------------------------------------------------------------
@@ -181,18 +164,16 @@ class Canaries:
         for _, node_id in due[:MAX_SENT]:
             watch = self._watches[node_id]
             self._tell(self._catalogue.rows[node_id], watch, proof.Sent(), now_s)
-            watch.is_unroutable = False
+            watch.is_sent()
             self.counts["sent"] += 1
             message = canary(node_id, watch.request_id, reply_to=self._queue.name)
             self._reach(node_id, message, partial(self._on_outcome, node_id, watch))
 
-    def _on_outcome(self, node_id: NodeId, watch: _Watch, outcome: PublishOutcome) -> None:
+    def _on_outcome(self, node_id: NodeId, watch: Watch, outcome: PublishOutcome) -> None:
+        watch.is_unroutable = isinstance(outcome, Unroutable)
+        watch.is_taken = outcome is None or watch.is_unroutable
         row = self._catalogue.rows.get(node_id)
-        if outcome is None or row is None or self._watches.get(node_id) is not watch:
-            return
-        if isinstance(outcome, Unroutable):
-            watch.is_unroutable = True
-        else:
+        if row is not None and not watch.is_taken:
             self._tell(row, watch, proof.NotSent(), self._now_s())
 
     # --- Hearing ------------------------------------------------------------------------------------------
@@ -218,7 +199,7 @@ class Canaries:
         if watch.view.proof in OUT:
             self._is_wanted.set()
         self._tell(row, watch, proof.Answered(), self._now_s())
-        watch.request_id = _new_id(node_id)
+        watch.sends_anew(node_id)
         return True
 
     def heard_by_the_way(self, request_id: str) -> None:
@@ -230,8 +211,8 @@ class Canaries:
 
     async def _judge(self) -> None:
         now_s = self._now_s()
-        overdue = [each for each, watch in self._watches.items() if _is_overdue(watch.view, now_s)]
-        sure = [each for each in overdue if _is_overdue(self._watches[each].view, self._heard_s)]
+        overdue = [each for each, watch in self._watches.items() if watch.is_overdue(now_s)]
+        sure = [each for each in overdue if self._watches[each].is_overdue(self._heard_s)]
         if len(sure) < len(overdue):
             self._listen_to_ourselves()
         busy: frozenset[NodeId] | None = None
@@ -241,12 +222,12 @@ class Canaries:
             if depth is not None and depth.messages and depth.consumers and busy is None:
                 busy = frozenset(await self._store.queued_for())
             row = self._catalogue.rows.get(node_id)
-            if row is None or not _is_overdue(watch.view, self._now_s()):
+            if row is None or not watch.is_overdue(self._now_s()):
                 continue  # meanwhile
-            place = _place(row, watch, None if depth is None else depth.consumers)
+            where = place(row, depth, is_unroutable=watch.is_unroutable)
             is_full = depth is not None and depth.messages > 0 and node_id in (busy or ())
             self.counts["missed"] += 1
-            missed = Missed(place=place, is_full=is_full, shows_life=self._shows_life(watch.view, node_id, place))
+            missed = Missed(place=where, is_full=is_full, shows_life=self._shows_life(watch.view, node_id, where))
             self._tell(row, watch, missed, self._now_s())
 
     def _listen_to_ourselves(self) -> None:
@@ -255,11 +236,11 @@ class Canaries:
         message = Message(body=b"", persistent=False, expiration_s=EVERY_S)
         self._broker.post(Publication(message=message, key=self._queue.name, mandatory=False), _ignored)
 
-    def _shows_life(self, view: View, node_id: NodeId, place: Place) -> bool:
+    def _shows_life(self, view: View, node_id: NodeId, where: Place) -> bool:
         """Though nobody listens on its queue, or that cannot be seen."""
         now_s = self._now_s()
         signs = self._catalogue.signs
-        if place is Place.HIDDEN:
+        if where is Place.HIDDEN:
             return signs.age_s(node_id, now_s) < SIGN_WITHIN_S
         ago_s = signs.registered_s_ago(node_id, now_s)
         return SETTLES_WITHIN_S < ago_s < now_s - (view.sent_s or now_s)
@@ -297,37 +278,6 @@ class Canaries:
 
     def _now_s(self) -> float:
         return self._catalogue.clock.monotonic_s()
-
-
-def _is_watched(row: NodeRow) -> bool:
-    return row.takes_canaries and bool(row.actions) and row.protocol in REACHABLE
-
-
-def _begun(row: NodeRow, now_s: float) -> View:
-    """As whoever led before left it. Those that are well are asked one after the other, not all at once."""
-    known = Proof(row.proof) if row.proof in frozenset(Proof) else Proof.UNPROVEN
-    if known is Proof.ONLINE:
-        return View(proof=known, proven_s=now_s - EVERY_S * random.random())
-    return View(proof=known, deserted_s=now_s if known is Proof.CUT_OFF else None)
-
-
-def _is_overdue(view: View, now_s: float) -> bool:
-    at_s = proof.overdue_s(view)
-    return at_s is not None and now_s >= at_s
-
-
-def _place(row: NodeRow, watch: _Watch, consumers: int | None) -> Place:
-    """What the broker could not bring anywhere has nobody who listens; where it could, there is a queue."""
-    if row.protocol != AMQP or (consumers is None and not watch.is_unroutable):
-        return Place.DESERTED if watch.is_unroutable else Place.HIDDEN
-    if consumers is None:
-        return Place.MISSING
-    return Place.HEARD if consumers else Place.DESERTED
-
-
-def _new_id(node_id: NodeId) -> str:
-    """Not to be guessed: who answers has heard."""
-    return sapparchi.canary_id(node_id, os.urandom(8).hex())
 
 
 def _ignored(_: PublishOutcome) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.manager.test_nodes_life import state
 from tests.integration.manager.test_registering import GW, chosen
+from tests.integration.manager.town import Town
+from tests.integration.queue_thief import unbound
 from tests.unit.manager.words import RESIZE
 
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
+from canoa.broker.rabbitmq import RabbitBroker
 from canoa.execution import proof
 from canoa.execution.health import Health
 from canoa.execution.proof import Proof
@@ -21,10 +25,10 @@ from canoa.wire import canary, sapparchi
 from canoa.wire.sapparchi import NodeMessage
 
 if TYPE_CHECKING:
-    from tests.integration.manager.town import Town
-
     from canoa.broker.port import Consumer, Delivery
     from canoa.manager.nodes import Nodes
+    from canoa.store.routed_port import FullStore
+    from canoa.testing.pytest_plugin import ProxyFactory
 
 CANARIES = {sapparchi.CANARIES: True}
 
@@ -203,6 +207,44 @@ async def test_a_node_whose_hands_are_full_of_work_is_not_deaf(town: Town) -> No
     await town.until(lambda: manager.canaries.counts["missed"] >= missed + 3)
 
     assert (proven(manager), chosen(manager)) == (Proof.ONLINE, GW)
+
+
+@pytest.mark.rabbitmq
+async def test_a_node_whose_queue_is_unbound_is_deaf_though_it_listens(
+    rabbit_url: str, routed_store: FullStore
+) -> None:
+    async with Town(lambda: RabbitBroker(rabbit_url), routed_store) as town:
+        manager = await town.start_manager()
+        node = PlayedNode(town)
+        await node.join()
+        await town.until(lambda: proven(manager) == Proof.ONLINE)
+
+        await unbound(rabbit_url, GW)
+
+        await town.until(lambda: proven(manager) == Proof.DEAF)
+
+
+@pytest.mark.rabbitmq
+async def test_a_manager_that_hears_nothing_itself_takes_nobody_for_deaf(
+    rabbit_url: str, routed_store: FullStore, tcp_proxy: ProxyFactory
+) -> None:
+    proxy = await tcp_proxy(rabbit_url)
+    async with Town(lambda: RabbitBroker(rabbit_url), routed_store) as town:
+        manager = await town.start_manager(broker=RabbitBroker(proxy.via(rabbit_url)))
+        node = PlayedNode(town)
+        await node.join()
+        await town.until(lambda: proven(manager) == Proof.ONLINE)
+
+        proxy.stall()
+        sent = manager.canaries.counts["sent"]
+        await town.until(lambda: manager.canaries.counts["sent"] > sent)
+        await asyncio.sleep(3 * (proof.AGAIN_S + proof.ANSWER_WITHIN_S))  # two misses would have made it deaf
+        proxy.resume()
+        answered = manager.canaries.counts["answered"]
+        await town.until(lambda: manager.canaries.counts["answered"] > answered)
+
+        assert manager.canaries.counts["missed"] == 0
+        assert proven(manager) == Proof.ONLINE
 
 
 async def test_all_managers_agree_and_the_next_one_that_leads_goes_on(memory_town: Town) -> None:
