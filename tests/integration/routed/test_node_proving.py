@@ -21,6 +21,7 @@ from canoa.worker import proving
 from canoa.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
+    from canoa.testing import RabbitNode
     from canoa.testing.pytest_plugin import ProxyFactory
     from canoa.worker.worker import Worker
 
@@ -181,17 +182,39 @@ async def test_a_worker_that_is_cut_off_waits_and_is_not_deaf(
     rabbit_url: str, tcp_proxy: ProxyFactory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = await tcp_proxy(rabbit_url)
-    monkeypatch.setenv("CANOA_SUBMIT_TIMEOUT_S", "0.5")
+    monkeypatch.setenv("CANOA_SUBMIT_TIMEOUT_S", "3")
     app = Canoa("shop", broker=proxy.via(rabbit_url))
     offering_one(app)
     async with app.worker_with(ALERT) as worker:
         proxy.cut()
-        await until(lambda: _has_logged(caplog, "worker_is_cut_off"))
+        await until(lambda: _has_logged(caplog, "worker_is_cut_off"), within_s=30)
         await asyncio.sleep(3)  # longer than a deaf one would last
         assert not is_deaf(worker)
 
         proxy.restore()
         await until(lambda: _has_logged(caplog, "worker_hears_again"))
+    assert not _has_logged(caplog, "worker_is_deaf")
+    await app.aclose()
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.usefixtures("hurried")
+async def test_a_worker_whose_broker_takes_no_messages_waits_and_is_not_deaf(
+    rabbit_node: RabbitNode, rabbit_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANOA_SUBMIT_TIMEOUT_S", "3")
+    app = Canoa("shop", broker=rabbit_url)
+    offering_one(app)
+    async with app.worker_with(ALERT) as worker:
+        await asyncio.to_thread(rabbit_node.set_memory_alarm, True)
+        try:
+            await until(lambda: _has_logged(caplog, "worker_is_cut_off"), within_s=30)
+            await asyncio.sleep(3)  # longer than a deaf one would last
+            assert not is_deaf(worker)
+        finally:
+            await asyncio.to_thread(rabbit_node.set_memory_alarm, False)
+
+        await until(lambda: _has_logged(caplog, "worker_hears_again"), within_s=30)
     assert not _has_logged(caplog, "worker_is_deaf")
     await app.aclose()
 
