@@ -131,12 +131,15 @@ class OnBroker:
         with self._env(plan.POSTGRES) as env:
             return scaling.gathered(env, count=self._sizes.scaled, of=of, is_limited=is_limited)
 
-    def measure_crowd(self) -> None:
-        self._record.take(OURS, self._crowd)
+    def measure_crowds(self) -> None:
+        for metric, program in {plan.CROWD: crowd.SWARM, plan.PROVEN: crowd.CHOIR}.items():
+            if metric in self._record.wanted:
+                self._record.take(OURS, partial(self._crowd, metric, program))
 
-    def _crowd(self) -> dict[str, float]:
+    def _crowd(self, metric: str, program: str) -> dict[str, float]:
+        sizes = self._sizes
         with self._env(plan.SQLITE) as env:
-            return {plan.CROWD: crowd.cpu_percent(env, nodes=self._sizes.nodes, seconds=self._sizes.crowd_s)}
+            return {metric: crowd.cpu_percent(env, program=program, nodes=sizes.nodes, seconds=sizes.crowd_s)}
 
 
 def compete(on_broker: OnBroker, record: Record, sizes: Sizes, *, rivals: list[str], has_ours: bool) -> None:
@@ -150,8 +153,8 @@ def compete(on_broker: OnBroker, record: Record, sizes: Sizes, *, rivals: list[s
             on_broker.measure_ours()
     for _ in range(sizes.rounds if has_ours else 0):
         on_broker.measure_scaling()
-    if has_ours and plan.CROWD in record.wanted:
-        on_broker.measure_crowd()
+    if has_ours:
+        on_broker.measure_crowds()
 
 
 def main() -> None:

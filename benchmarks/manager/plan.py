@@ -26,16 +26,18 @@ TALKS = {
 
 DECISION = "routing_decision"
 CROWD = "nodes_1000_cpu"
+PROVEN = "proven_1000_cpu"
 LIMITED = "two_managers_limited"
 UNLIMITED = "two_managers"
 CONFLICTS = "two_managers_conflicts"
 SCALING = {LIMITED, UNLIMITED, CONFLICTS}
-ON_BROKER = {*TALKS, CROWD, *SCALING}
+ON_BROKER = {*TALKS, CROWD, PROVEN, *SCALING}
 
 METRICS = {
     **{name: Metric(Unit.MILLISECONDS if role == CALL else Unit.PER_SECOND) for name, (role, _) in TALKS.items()},
     DECISION: Metric(Unit.MICROSECONDS, 50),
     CROWD: Metric(Unit.PERCENT, 10),
+    PROVEN: Metric(Unit.PERCENT, 10),
     LIMITED: Metric(Unit.PER_SECOND),
     UNLIMITED: Metric(Unit.PER_SECOND),
     CONFLICTS: Metric(Unit.PERCENT, 1),

@@ -75,6 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     step_travel_s: Seconds = 10.0  # what an attempt gets on top of its time limit, for queueing and travel
     routing: Routing = Routing.ROUND_ROBIN  # how managers choose nodes for actions that do not say it themselves
     node_silence_s: Seconds = 150.0  # after which a node is silent; lower finds the dead sooner, loses bad links
+    node_grace_s: Seconds = 60.0  # after which a node that is cut off is dead; longer bridges longer cuts
 
     api: Url = "http://127.0.0.1:8420"  # where commands find the API when the broker is the memory broker
     api_token: Secret = ""  # what they show there

@@ -60,6 +60,9 @@ the bound: clients declare the queue as published, without arguments."""
 REPLY_PREFIX = "canoa.reply."
 """Of the queues of sessions. Their sessions read bundles."""
 
+CANARY_PREFIX = "canoa.canary."
+"""Of the queues on which managers hear their canaries answered. Nodes answer to no others."""
+
 REPLY_EXPIRES_S = 600.0
 """How long results wait for a caller that lost its link. Longer bridges longer cuts, and keeps garbage longer."""
 
@@ -94,6 +97,12 @@ def cancel_queue(node_id: str) -> tuple[Queue, Binding]:
     """Not exclusive: a broker that has not noticed our old link's end would refuse it to the new one."""
     queue = Queue(name=f"canoa.cancel.{node_id}", expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)
     return queue, Binding(exchange=CANCEL, queue=queue.name)
+
+
+def canary_queue(client_id: str) -> Queue:
+    """Where nodes answer a manager's canaries: on the queue of step results they would wait behind those."""
+    name = f"{CANARY_PREFIX}{client_id}"
+    return Queue(name=name, expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)
 
 
 def probe_queue(client_id: str) -> Queue:

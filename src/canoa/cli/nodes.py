@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
-COLUMNS = ["node", "layer", "site", "protocol", "health", "last seen", "load", "queued", "actions"]
+COLUMNS = ["node", "layer", "site", "protocol", "proof", "health", "last seen", "load", "queued", "actions"]
 
 
 def nodes(
@@ -48,6 +48,7 @@ def row(node: NodeView, now: datetime) -> list[str]:
         node.layer,
         clean(node.site) or "-",
         node.protocol,
+        "-" if node.state == "left" else node.proof.replace("_", " "),
         shown_health(node),
         ago((now - node.seen_at).total_seconds()),
         "-" if node.load is None else f"{round(100 * node.load)} %",
@@ -58,7 +59,7 @@ def row(node: NodeView, now: datetime) -> list[str]:
 
 def shown_health(node: NodeView) -> str:
     """What matters most: whether it is there at all, then the node, then the worst of its actions."""
-    if node.state != "here":
+    if node.state not in ("here", node.proof):
         return node.state
     ill = [f"{action} {state}" for action, state in node.action_health.items()]
     return node.health if not ill else f"{node.health} ({', '.join(ill)})"

@@ -81,6 +81,9 @@ def worker(
     endpoint: Annotated[
         str, typer.Option(help="The address under which managers find --http, where that is another one.")
     ] = "",
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds it may be cut off before it counts as dead; 0: as the managers think.")
+    ] = 0.0,
     metrics: Annotated[str, typer.Option(help="Serve Prometheus metrics at host:port.", metavar="HOST:PORT")] = "",
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait at start for a broker that is away.")] = 30.0,
     follow_code: Annotated[
@@ -119,6 +122,7 @@ def worker(
             site=app.settings.site if site is None else site,
             labels=parse_labels(",".join(label) if label else app.settings.labels),
             node_id=node_id,
+            grace_s=grace,
             join=app.settings.join,
             manager_url=managers,
             mqtt=mqtt,

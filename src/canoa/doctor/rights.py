@@ -58,17 +58,18 @@ _HEARTBEATS = "canoa.heartbeat.*"
 _UNICAST = topology.node_queue_name("*")
 _NODE = Rights(
     configure=(topology.NODE_UNICAST, _UNICAST, topology.MANAGER_AVAILABLE, _HEARTBEATS),
-    write=(topology.AMQ_TOPIC, _UNICAST, _HEARTBEATS),
+    write=(topology.AMQ_TOPIC, topology.NODE_UNICAST, _UNICAST, _HEARTBEATS),  # to itself, to see whether it hears
     read=(topology.AMQ_TOPIC, topology.NODE_UNICAST, _UNICAST, topology.MANAGER_AVAILABLE, _HEARTBEATS),
 )
 _RECORDER = Rights(configure=(topology.SUBMIT, topology.RESULTS), write=(), read=(topology.SUBMIT, topology.RESULTS))
 _CATALOGUES = topology.catalogue_queue_name("*")
+_CANARIES = topology.canary_queue("*").name
 _TAKEN = (topology.NODES_REGISTER, topology.TASK_REQUESTS, topology.STEP_RESULTS)
 _TOLD = (topology.CATALOGUE, topology.MANAGER_AVAILABLE, topology.NODE_UNICAST, topology.FINAL_RESULTS)
 _MANAGER = Rights(
-    configure=(*_TAKEN, *_TOLD, _CATALOGUES),
+    configure=(*_TAKEN, *_TOLD, _CATALOGUES, _CANARIES),
     write=(topology.AMQ_TOPIC, *_TAKEN, *_TOLD, _CATALOGUES),
-    read=(topology.AMQ_TOPIC, *_TAKEN, topology.FINAL_RESULTS, topology.CATALOGUE, _CATALOGUES),
+    read=(topology.AMQ_TOPIC, *_TAKEN, topology.FINAL_RESULTS, topology.CATALOGUE, _CATALOGUES, _CANARIES),
 )
 
 

@@ -27,6 +27,8 @@ from canoa.wire import result, sapparchi
 from canoa.wire.ids import is_usable_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canoa.broker.port import Delivery, Message
     from canoa.manager.metrics import ManagerStats
     from canoa.manager.moving import Moving
@@ -37,6 +39,7 @@ log = get_logger(__name__)
 
 FOREIGN: Final = "foreign"
 MALFORMED: Final = "malformed"
+CANARY: Final = "canary"
 
 
 class _Identified(msgspec.Struct):
@@ -51,17 +54,30 @@ _ENDS: Final = {each.value: each for each in Outcome if each is not Outcome.RETR
 
 
 class Foreign(Undecodable):
-    """An answer to a question that no manager of ours asked."""
+    """An answer to a question that no manager of ours asked, or to a canary."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"no manager of ours made requestID {request_id!r:.80}")
+        self.request_id = request_id
 
 
 class Answers:
-    """`limit_bytes`: of what a step gives."""
+    """`limit_bytes`: of what a step gives. `on_canary` hears of canaries that were answered."""
 
-    def __init__(self, moving: Moving, sender: Sender, *, stats: ManagerStats, limit_bytes: int) -> None:
+    def __init__(
+        self,
+        moving: Moving,
+        sender: Sender,
+        *,
+        stats: ManagerStats,
+        limit_bytes: int,
+        on_canary: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._moving = moving
         self._sender = sender
         self._stats = stats
         self._limit_bytes = limit_bytes
+        self._on_canary = on_canary
         self._loop = asyncio.get_running_loop()
         self._opener = Opener(self._take, self._refuse)
 
@@ -75,10 +91,20 @@ class Answers:
     def _take(self, delivery: Delivery) -> None:
         try:
             move = step_result(delivery.message, now_ms(), limit_bytes=self._limit_bytes)
+        except Foreign as exc:
+            self._take_foreign(delivery, exc)
         except CanoaError as exc:
             self._refuse(delivery, exc)
         else:
             self._write(delivery, move)
+
+    def _take_foreign(self, delivery: Delivery, foreign: Foreign) -> None:
+        if sapparchi.canary_node(foreign.request_id) is None:
+            self._refuse(delivery, foreign)
+            return
+        self._stats.answered(CANARY)
+        self._on_canary(foreign.request_id)
+        delivery.settle()
 
     def _refuse(self, delivery: Delivery, error: CanoaError) -> None:
         verdict = FOREIGN if isinstance(error, Foreign) else MALFORMED
@@ -118,7 +144,7 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
     answer = sapparchi.decode(envelope(message, limit_bytes), sapparchi.NodeMessage)
     request = _asked(answer.request_id)
     if request is None:
-        raise Foreign(f"no manager of ours made requestID {answer.request_id!r:.80}")
+        raise Foreign(answer.request_id)
     task_id, step, attempt, send = request
     status = message.headers.get(sapparchi.STATUS)
     if status == sapparchi.RETURNED:

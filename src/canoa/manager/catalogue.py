@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canoa.clock import SystemClock
 from canoa.execution import health
+from canoa.execution.proof import OUT, Proof
 from canoa.manager.pools import WHOLE_NODE, Pools
 from canoa.manager.silence import Signs
 
@@ -30,6 +31,12 @@ class Presence(enum.StrEnum):
     SILENT = "SILENT"  # no sign of life for too long
     UNREACHABLE = "UNREACHABLE"  # it has neither a queue nor an address
     LEFT = "LEFT"  # it said so, or its queue has nobody who listens
+    DEAF = "DEAF"  # as `execution/proof.py` has it, like the next
+    CUT_OFF = "CUT_OFF"
+    DEAD = "DEAD"
+
+
+_PROVEN_OUT: Final = {Proof.DEAF: Presence.DEAF, Proof.CUT_OFF: Presence.CUT_OFF, Proof.DEAD: Presence.DEAD}
 
 
 class Catalogue:
@@ -93,9 +100,9 @@ class Catalogue:
             self.known_actions |= offered(row)
 
     def _put_into_pools(self, row: NodeRow) -> None:
-        if row.protocol:
+        if row.protocol and row.proof not in OUT:
             self.pools.put(row)
-        else:  # nothing can be sent to it
+        else:  # nothing can be sent to it, or it would not hear it
             self.pools.remove(row.node_id)
 
     def _forget(self, node_id: NodeId) -> None:
@@ -159,6 +166,8 @@ class Catalogue:
             return Presence.LEFT
         if not row.protocol:
             return Presence.UNREACHABLE
+        if row.proof in OUT:
+            return _PROVEN_OUT[Proof(row.proof)]
         if row.node_id in self._silent:
             return Presence.SILENT
         return health.health(self.breakers.get((row.node_id, WHOLE_NODE)), now_ms, self.settings.breaker)
@@ -167,6 +176,11 @@ class Catalogue:
         """How many nodes, by layer and state."""
         now_ms = self.now_ms()
         return Counter((row.layer.value, str(self.state(row, now_ms))) for row in self.rows.values())
+
+
+def by_proof(rows: Iterable[NodeRow]) -> Counter[tuple[str, str]]:
+    """How many nodes that have not left, by layer and proof."""
+    return Counter((row.layer.value, str(row.proof)) for row in rows if row.actions)
 
 
 def offered(row: NodeRow) -> frozenset[ActionName]:

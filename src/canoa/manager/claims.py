@@ -32,6 +32,7 @@ MAX_FACT_CHARS: Final = 128
 """Of what a header says about a node."""
 MAX_TIMEOUT_MS: Final = 7 * 86_400_000
 MAX_RETRIES: Final = 1000
+MAX_GRACE_S: Final = 366 * 86_400.0
 
 NEW_ADDRESS_AFTER: Final = 2 / 3
 """Of the time after which a node is silent, without a registration from its old address: with the defaults, two of them
@@ -120,6 +121,8 @@ def _row(
         instance=_text(headers.get(sapparchi.INSTANCE)),
         limits=_limits(headers.get(sapparchi.LIMITS), actions),
         takes_bundles=headers.get(sapparchi.BUNDLES) is True,
+        takes_canaries=headers.get(sapparchi.CANARIES) is True,
+        grace_s=_seconds(headers.get(sapparchi.GRACE)),
         labels=_labels(headers.get(sapparchi.LABELS)),
     )
     return msgspec.structs.replace(row, fingerprint=fingerprint(row), load=_load(headers.get(sapparchi.LOAD)))
@@ -177,6 +180,10 @@ def _labels(value: HeaderValue) -> dict[str, str]:
 
 def _load(value: HeaderValue) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 <= value < 1e6 else None
+
+
+def _seconds(value: HeaderValue) -> float | None:
+    return float(value) if isinstance(value, int | float) and 0 <= value <= MAX_GRACE_S else None
 
 
 def _limits(value: HeaderValue, actions: tuple[ActionName, ...]) -> dict[ActionName, ActionLimits]:

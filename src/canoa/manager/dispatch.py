@@ -41,7 +41,7 @@ PAGE: Final = 500
 
 class Dispatch:
     """`on_moved` hears of moves that were written. `reaching`: how messages get to nodes. `owner`: which manager this
-    is."""
+    is. `on_canary` hears of canaries that were answered among the steps."""
 
     def __init__(
         self,
@@ -55,6 +55,7 @@ class Dispatch:
         owner: str,
         steps: StepSettings,
         limit_bytes: int,
+        on_canary: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.stats = ManagerStats()
         self._broker = broker
@@ -67,7 +68,7 @@ class Dispatch:
             store, route, self._after, ahead=lambda attempts: self.sender.send(attempts), settings=steps
         )
         self.sender = Sender(broker, store, self.moving, stats=self.stats, reaching=reaching)
-        self.answers = Answers(self.moving, self.sender, stats=self.stats, limit_bytes=limit_bytes)
+        self.answers = Answers(self.moving, self.sender, stats=self.stats, limit_bytes=limit_bytes, on_canary=on_canary)
         self.intake = Intake(
             store,
             route,

@@ -28,6 +28,9 @@ _AWAY: Final = {
     Presence.SILENT: "silent: no sign of life for too long",
     Presence.UNREACHABLE: "unreachable: it has neither a queue nor an address",
     Presence.LEFT: "it left",
+    Presence.DEAF: "deaf: what is sent to its queue is not answered",
+    Presence.CUT_OFF: "cut off: nobody listens on its queue, and it may come back",
+    Presence.DEAD: "dead: nobody has listened on its queue for longer than its grace, or there is no queue",
 }
 
 

@@ -51,6 +51,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int = 0  # of the catalogue; zero: no node changed
     breakers: Annotated[list[BreakerRow], msgspec.Meta(max_length=20_000)] = []
     answered: Annotated[list[NodeId], msgspec.Meta(max_length=20_000)] = []  # nodes that did, since the last notice
+    canaries: Annotated[list[str], msgspec.Meta(max_length=20_000)] = []  # that were answered, likewise, by their ids
 
 
 _encode = msgspec.json.Encoder().encode
@@ -69,6 +70,7 @@ class Follower:
         self._version = 0  # all that changed up to here is in the copy
         self._is_told = asyncio.Event()
         self.consumer: Consumer | None = None
+        self.on_canary: Callable[[str], object] = lambda _: None  # is told of those that others heard answered
         settings = catalogue.settings
         self._duties: dict[_Duty, float] = {
             self.read_changes: POLL_EVERY_S,
@@ -178,8 +180,9 @@ class Follower:
 
     async def tell_answered(self) -> None:
         """The others: each of us hears only some of the answers."""
-        if answered := self._watching.take_untold():
-            self._tell(Changed(manager=self._manager_id, answered=answered))
+        answered, canaries = self._watching.take_untold(), self._watching.take_canaries()
+        if answered or canaries:
+            self._tell(Changed(manager=self._manager_id, answered=answered, canaries=canaries))
 
     async def forget(self) -> None:
         """Counted from the newest sign there is: a clock that jumps ahead makes nobody old."""
@@ -208,6 +211,8 @@ class Follower:
             return
         self._catalogue.take_breakers(changed.breakers)
         self._watching.others_heard(changed.answered)
+        for request_id in changed.canaries:
+            self.on_canary(request_id)
         if changed.version > self._version:
             self._is_told.set()
 

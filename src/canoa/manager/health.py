@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 from canoa.errors import CanoaError
 from canoa.execution.health import Sign
 from canoa.execution.outcome import Outcome
+from canoa.execution.proof import OUT
 from canoa.logs import get_logger
 from canoa.manager.pools import WHOLE_NODE
-from canoa.manager.registering import left
+from canoa.manager.registering import gone
 from canoa.store.routed_port import HealthNote
 
 if TYPE_CHECKING:
@@ -123,20 +124,21 @@ class HealthNotes:
         """Whoever has no queue gets nothing more, from any manager, until it registers again: also if it just did."""
         if not self._gone:
             return
-        gone, self._gone = self._gone, {}
+        versions, self._gone = self._gone, {}
         try:
             await self._follower.read_changes()
-            await self._put_gone(gone)
+            await self._put_gone(versions)
         except CanoaError:
-            self._gone = gone | self._gone
+            self._gone = versions | self._gone
             raise
 
-    async def _put_gone(self, gone: dict[NodeId, int]) -> None:
-        found = [self._catalogue.rows.get(node_id) for node_id in gone]
-        rows = [row for row in found if row is not None and row.actions and row.version == gone[row.node_id]]
+    async def _put_gone(self, versions: dict[NodeId, int]) -> None:
+        found = [self._catalogue.rows.get(node_id) for node_id in versions]
+        rows = [row for row in found if row is not None and row.actions and row.version == versions[row.node_id]]
+        rows = [row for row in rows if row.proof not in OUT]
         if rows:
             log.warning("nodes_are_gone", node_ids=[row.node_id for row in rows])
-            await self._follower.put([left(row, self._catalogue.now_ms()) for row in rows])
+            await self._follower.put([gone(row, self._catalogue.now_ms()) for row in rows])
 
 
 def _note(node_id: NodeId, action: str, sign: Sign, now_ms: int) -> HealthNote:

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from canoa.execution.health import health
 from canoa.logs import get_logger
+from canoa.manager.catalogue import by_proof
 from canoa.worker.metrics import Histogram
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from canoa.errors import CanoaError
+    from canoa.manager.canaries import Canaries
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.registering import Registrations
     from canoa.manager.sending import Sender
@@ -65,6 +67,7 @@ class Figures(NamedTuple):
     writes: Writes
     catalogue: Catalogue
     registrations: Registrations
+    canaries: Canaries
 
 
 class ManagerCollector(Collector):
@@ -106,6 +109,11 @@ class ManagerCollector(Collector):
         for (layer, state), count in catalogue.counted().items():
             nodes.add_metric([layer, state], count)
         yield nodes
+        proofs = GaugeMetricFamily("canoa_node_proofs", "Nodes, by what proves them.", labels=["layer", "proof"])
+        for (layer, proof), count in by_proof(catalogue.rows.values()).items():
+            proofs.add_metric([layer, proof], count)
+        yield proofs
+        yield _by("canoa_canaries", "Messages that prove nodes.", "what", self._figures.canaries.counts)
         labels = ["node_id", "action", "state"]
         breakers = GaugeMetricFamily("canoa_breaker_state", "Circuits that are not closed.", labels=labels)
         now_ms = catalogue.now_ms()

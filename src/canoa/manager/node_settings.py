@@ -14,6 +14,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     silence_s: float = 150.0  # without a sign of life; lower finds the dead sooner, and loses those on bad links
     fingerprint_ttl_s: float = 300.0  # an unchanged registration is written again after this, in case it was lost
     ack_every_s: float = 1.0  # to one node; lower answers a flood with a flood
+    grace_s: float = 60.0  # cut off before it is dead, of nodes that say nothing else; longer bridges longer cuts
     touch_every_s: float = 10.0  # how often signs of life are written down
     forget_after_s: float = 86_400.0  # of a node nobody has seen; its actions are unknown from then on
     max_nodes: int = 10_000  # each costs every manager memory; then those that left make room, or more are refused

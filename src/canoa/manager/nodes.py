@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from canoa.broker import topology
 from canoa.errors import CanoaError
 from canoa.execution.step_moves import StepEnd
+from canoa.manager.canaries import Canaries
 from canoa.manager.catalogue import Catalogue
 from canoa.manager.explaining import explained
 from canoa.manager.following import Follower
@@ -84,6 +85,18 @@ class Nodes:
             is_leading=lambda: self.heart.is_leading,
             lose=lose,
         )
+        self.canaries = Canaries(
+            broker,
+            store,
+            catalogue=self.catalogue,
+            follower=self.follower,
+            watching=self.watching,
+            reaching=self.reaching,
+            is_leading=lambda: self.heart.is_leading,
+            manager_id=manager_id,
+            on_return=self.health.close,
+        )
+        self.follower.on_canary = self.canaries.heard
         self.trimmer = Trimmer(broker, is_leading=lambda: self.heart.is_leading)
         self.consumers: list[Consumer] = []
 
@@ -95,7 +108,7 @@ class Nodes:
             topology.NODES_REGISTER, self.registrations.on_delivery, prefetch=PREFETCH, topology=topology.manager()
         )
         assert self.follower.consumer is not None
-        self.consumers = [self.follower.consumer, registrations]
+        self.consumers = [self.follower.consumer, registrations, await self.canaries.open()]
 
     def on_moved(self, written: Sequence[tuple[Move, Moved]]) -> None:
         """To be told of every move that was written."""
@@ -114,6 +127,7 @@ class Nodes:
         """By name; whoever runs them ends when one of them raises, and cancels them before `aclose`."""
         watched = {f"watch[{each.queue}]": each.wait_ended() for each in self.consumers}
         return watched | {
+            "canaries": self.canaries.run(),
             "catalogue": self.follower.run(),
             "health": self.health.run(),
             "heartbeat": self.heart.run(),
@@ -132,5 +146,6 @@ class Nodes:
                 await consumer.cancel()
         await self.registrations.stop()
         await self.heart.stop()
+        await self.canaries.aclose()
         await self.follower.aclose()
         await self.http.aclose()

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from canoa.errors import CanoaError
+from canoa.execution.proof import OUT
 from canoa.logs import get_logger
-from canoa.manager.registering import left
+from canoa.manager.registering import gone
 
 if TYPE_CHECKING:
     from canoa.manager.catalogue import Catalogue
@@ -110,10 +111,11 @@ class Prober:
             await self._give_up(node_id, why)
 
     async def _give_up(self, node_id: NodeId, why: str) -> None:
-        """Out of routing first, or its steps might come back to it. It is back with its next registration."""
+        """Out of routing first, or its steps might come back to it. It is back with its next registration, or with the
+        next canary that it answers."""
         log.warning("node_is_gone", node_id=node_id, reason=why)
         row = self._catalogue.rows.get(node_id)
-        if row is not None and row.actions:
-            await self._follower.put([left(row, self._catalogue.now_ms())])
+        if row is not None and row.actions and row.proof not in OUT:
+            await self._follower.put([gone(row, self._catalogue.now_ms())])
         await self._lose(node_id, why)
         del self._looks[node_id]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from canoa.errors import BrokerUnreachable, StoreFull, StoreUnreachable
+from canoa.execution.proof import AWAY, Proof
 from canoa.logs import get_logger
 from canoa.manager.acknowledging import Acknowledger
 from canoa.manager.claims import Ages, Reason, Refused, is_doubtful, may_have, may_leave, read_claim
@@ -107,7 +108,10 @@ class Registrations:
         known = self._catalogue.rows.get(claim.node_id)
         if known is None or known.fingerprint != claim.fingerprint or _quarter(known.load) != _quarter(claim.load):
             return False
-        return self._catalogue.learnt_s_ago(claim.node_id) < self._catalogue.settings.fingerprint_ttl_s
+        # One that was away is written, and so told: whoever leads looks whether it is back.
+        settings = self._catalogue.settings
+        believed_s = settings.ack_every_s if known.proof in AWAY else settings.fingerprint_ttl_s
+        return self._catalogue.learnt_s_ago(claim.node_id) < believed_s
 
     # --- Writing what changed -----------------------------------------------------------------------------
 
@@ -194,7 +198,8 @@ class Registrations:
         token = known.token if known and known.token else secrets.token_hex(16)
         is_new = known is None or known.fingerprint != claim.fingerprint
         registered_ms = now_ms if known is None or is_new else known.registered_ms
-        return msgspec.structs.replace(claim, token=token, registered_ms=registered_ms, seen_ms=now_ms)
+        proof = known.proof if known is not None and _is_the_same(known, claim) else Proof.UNPROVEN
+        return msgspec.structs.replace(claim, token=token, registered_ms=registered_ms, seen_ms=now_ms, proof=proof)
 
     def _left(self, known: NodeRow | None, claim: NodeRow) -> NodeRow | None:
         if known is None or not known.actions or not may_leave(known, claim):
@@ -243,7 +248,18 @@ class Registrations:
 def left(row: NodeRow, now_ms: int) -> NodeRow:
     """It offers nothing any more. The limits of what it did stay: that is how its actions are still known."""
     limits = {action: row.limits.get(action, DEFAULT_LIMITS) for action in row.actions}
-    return msgspec.structs.replace(row, actions=(), limits=limits, fingerprint="", registered_ms=now_ms)
+    nothing = {"actions": (), "limits": limits, "fingerprint": "", "proof": Proof.UNPROVEN}
+    return msgspec.structs.replace(row, **nothing, registered_ms=now_ms)
+
+
+def gone(row: NodeRow, now_ms: int) -> NodeRow:
+    """Nothing can be brought to it: it is back with its next registration, or with the next canary that it answers."""
+    return msgspec.structs.replace(row, proof=Proof.CUT_OFF) if row.takes_canaries else left(row, now_ms)
+
+
+def _is_the_same(known: NodeRow, claim: NodeRow) -> bool:
+    """What was proven of it still holds: signs of life are not what was missed."""
+    return bool(known.actions) and known.instance == claim.instance and claim.takes_canaries
 
 
 def _quarter(load: float | None) -> int | None:

@@ -80,6 +80,7 @@ class Manager:
             owner=self.id,
             steps=settings.steps,
             limit_bytes=settings.limit_bytes,
+            on_canary=self.nodes.canaries.heard_by_the_way,
         )
         self._doors = Doors(
             self.nodes.catalogue,
@@ -89,7 +90,12 @@ class Manager:
         self._mqtt = self._new_mqtt(settings.mqtt) if settings.mqtt is not None else None
         self._mark = Mark(broker, is_leading=lambda: self.nodes.heart.is_leading, send_again=self._dispatch.send_again)
         self.figures = Figures(
-            self._dispatch.stats, self._dispatch.sender, store.writes, self.nodes.catalogue, self.nodes.registrations
+            self._dispatch.stats,
+            self._dispatch.sender,
+            store.writes,
+            self.nodes.catalogue,
+            self.nodes.registrations,
+            self.nodes.canaries,
         )
         self.collector = ManagerCollector(self.figures)
         self.registry = new_registry(self.collector)

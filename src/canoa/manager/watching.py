@@ -18,6 +18,10 @@ JUMP_MS: Final = 10_000
 """What the wall clock may gain or lose against the steady one between two questions. Less would take a clock that is
 being corrected, or a busy machine, for one that was set."""
 
+MAX_CANARIES: Final = 10_000
+MAX_CANARY_CHARS: Final = 400
+"""Anybody may answer what nobody asked."""
+
 
 class Watching:
     """`answered` and `take_untold` belong to the event loop."""
@@ -28,6 +32,7 @@ class Watching:
         self._since_ms = self._now_ms()
         self._answered_ms: dict[NodeId, int] = {}
         self._untold: set[NodeId] = set()
+        self._canaries: set[str] = set()
 
     def since_ms(self) -> int:
         """Since when nothing was missed."""
@@ -54,6 +59,16 @@ class Watching:
     def take_untold(self) -> list[NodeId]:
         """Who answered since the last time this was asked."""
         taken, self._untold = self._untold, set()
+        return list(taken)
+
+    def canary_answered(self, request_id: str) -> None:
+        """By the way of all answers: another manager may have sent it."""
+        if len(self._canaries) < MAX_CANARIES and len(request_id) <= MAX_CANARY_CHARS:
+            self._canaries.add(request_id)
+
+    def take_canaries(self) -> list[str]:
+        """Those since the last time this was asked."""
+        taken, self._canaries = self._canaries, set()
         return list(taken)
 
     def forget(self, node_ids: Iterable[NodeId]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from canoa.clock import as_time, as_time_or_none
 from canoa.execution.health import Health, health
 from canoa.execution.plan_writing import document
+from canoa.execution.proof import OUT
 from canoa.recorder import showing
 from canoa.recorder.routed_views import (
     AttemptView,
@@ -127,6 +128,7 @@ def nodes(
             labels=row.labels,
             actions=list(row.actions),
             state=_state(row, now_ms, silent_after_s),
+            proof=row.proof,
             health=health(by_place.get((row.node_id, "")), now_ms, settings).value,
             action_health={name: state.value for name, state in states.items() if state is not Health.OK},
             load=row.load,
@@ -143,6 +145,8 @@ def _state(row: NodeRow, now_ms: int, silent_after_s: float) -> str:
         return LEFT
     if not row.protocol:
         return UNREACHABLE
+    if row.proof in OUT:
+        return row.proof
     return SILENT if now_ms - row.seen_ms > silent_after_s * 1000 else HERE
 
 

@@ -101,10 +101,12 @@ class Registered:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
-    """`state`: `here`, `silent` (no sign of life for too long: it gets no work), `unreachable` (it has neither
-    a queue nor an address) or `left`. `protocol`: by which it is reached, the preferred one first (`AMQP+HTTP`).
-    `health`: OK, WARNING, DOWN or RECOVERING; `action_health`: where one of its actions is not OK. `queued`: steps that
-    are out at it."""
+    """`state`: `here`, `silent` (no sign of life for too long: it gets no work), `unreachable` (it has neither a queue
+    nor an address), `left`, `deaf` (what is sent to it is not answered), `cut_off` (nobody listens for it, and it may
+    come back) or `dead`. `proof`: `online` (it lately answered what was sent to it), `deaf`, `cut_off`, `dead`, or
+    `unproven` (it offers no such proof, or has not given it yet). `protocol`: by which it is reached, the preferred one
+    first (`AMQP+HTTP`). `health`: OK, WARNING, DOWN or RECOVERING; `action_health`: where one of its actions is not OK.
+    `queued`: steps that are out at it."""
 
     id: str
     layer: str
@@ -115,6 +117,7 @@ class NodeView:
     labels: dict[str, str]
     actions: list[str]
     state: str
+    proof: str = "unproven"
     health: str
     action_health: dict[str, str]
     load: float | None

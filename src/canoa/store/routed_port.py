@@ -14,6 +14,7 @@ from canoa.broker.port import Publication
 from canoa.execution.health import BreakerSettings, Sign
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan
+from canoa.execution.proof import Proof
 from canoa.execution.step_moves import (
     AttemptRow,
     CancelTask,
@@ -124,6 +125,9 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fingerprint: str = ""
     limits: dict[ActionName, ActionLimits] = {}
     takes_bundles: bool = False  # of messages: see `wire/bundle.py`
+    takes_canaries: bool = False  # and answers them: see `execution/proof.py`
+    grace_s: float | None = None  # that it may be cut off before it is dead; None: as managers think
+    proof: str = Proof.UNPROVEN  # that it can receive work; one that is not known is as good as none
     labels: dict[str, str] = {}
     load: float | None = None
     registered_ms: int = 0  # when it became what it is

@@ -13,6 +13,7 @@ import msgspec
 
 from canoa.errors import Undecodable
 from canoa.execution.placement import Placement
+from canoa.urn import ACTION_PREFIX
 from canoa.vocabulary import Layer
 
 # --- Headers: what Canoa adds -------------------------------------------------------------------------
@@ -42,6 +43,8 @@ LIMITS: Final = "canoa-limits"  # JSON object, URN to `ActionLimits`
 LOAD: Final = "canoa-load"  # attempts that run, as a share of those that may
 VERSION: Final = "canoa-version"
 BUNDLES: Final = "canoa-bundles"  # true: its queue is `topology.node_queue_name`, and may bring several messages as one
+CANARIES: Final = "canoa-canary"  # true: it answers canaries at once
+GRACE: Final = "canoa-grace"  # seconds that it may be cut off before it is dead; none: as managers think
 
 WAYS: Final = "canoa-ways"  # by which it can be reached, by comma: AMQP,HTTP
 
@@ -147,6 +150,24 @@ def decode(body: bytes, kind: type[_Body]) -> _Body:
         return _decoders[kind].decode(body)  # type: ignore[no-any-return]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise Undecodable(f"a body of {len(body):,} bytes is no {kind.__name__}: {exc}") from exc
+
+
+# --- Canaries: messages that prove that a node hears ------------------------------------------------------
+
+CANARY: Final = f"{ACTION_PREFIX}canoa.canary"
+"""What a canary's `actionTo` says. No action: a node answers it at its door."""
+
+CANARY_PREFIX: Final = "canoa-canary:"
+
+
+def canary_id(node_id: str, nonce: str) -> str:
+    """A `requestID` that no attempt has: none of those ends with a colon and letters."""
+    return f"{CANARY_PREFIX}{node_id}:{nonce}"
+
+
+def canary_node(request_id: str) -> str | None:
+    """Whom that canary was sent to; None: it is no canary's id."""
+    return request_id[len(CANARY_PREFIX) :].rpartition(":")[0] if request_id.startswith(CANARY_PREFIX) else None
 
 
 # --- Request ids ----------------------------------------------------------------------------------------

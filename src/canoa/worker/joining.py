@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from canoa.execution.prefetch import RunEstimate, deliveries_for, prefetch_for
 from canoa.worker.answering import Answerer
 from canoa.worker.node import Node
+from canoa.worker.proving import OwnProof
 from canoa.worker.registration import State
 from canoa.worker.routed import RoutedOffer
 from canoa.worker.unicast import Unicast
+from canoa.worker.uplinks.port import UplinkDelivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -40,10 +42,12 @@ class Joined:
         concurrency: int,
         in_progress: Callable[[], int],
         page: HealthPage | None,
+        quiet_s: float,
         new_uplinks: Callable[[Node], Sequence[Uplink]] = lambda _: (),
     ) -> None:
         self.node = Node(broker, identity, load=lambda: in_progress() / concurrency, page=page)
         self._uplinks = new_uplinks(self.node)
+        self._proof = OwnProof(broker, self.node, quiet_s=quiet_s, in_hand=lambda: settler.in_hand)
         self._concurrency = concurrency
         self._estimate = RunEstimate()
         self._prefetch = prefetch_for(concurrency, self._estimate, None)
@@ -54,7 +58,13 @@ class Joined:
             each.name: RoutedOffer(each, settler, answerer, queue=self.node.queue, estimate=self._estimate)
             for each in offers
         }
-        self._unicast = Unicast(routed, answerer, settler, max_payload_bytes=offers[0].max_payload_bytes)
+        self._unicast = Unicast(
+            routed,
+            answerer,
+            settler,
+            on_canary=self._proof.on_canary,
+            max_payload_bytes=offers[0].max_payload_bytes,
+        )
 
     @property
     def is_registered(self) -> bool:
@@ -65,10 +75,21 @@ class Joined:
         """Messages to this node that it found no action for."""
         return self._unicast.refused
 
+    @property
+    def is_deaf(self) -> bool:
+        return self._proof.is_deaf
+
+    def duties(self) -> list[Coroutine[Any, Any, None]]:
+        """What runs as long as the node does; one that raises makes it of no more use."""
+        of_uplinks = [duty for uplink in self._uplinks for duty in uplink.duties()]
+        return [*self.node.duties(), self._proof.run(), *of_uplinks]
+
     async def start(self, take: Callable[[RoutedOffer, RoutedDelivery], None]) -> None:
         """`take` gets what may run here."""
 
         def on_message(delivery: Delivery) -> None:
+            if not isinstance(delivery, UplinkDelivery):  # which came through no queue
+                self._proof.heard()
             parts = self._unicast.parts(delivery)
             self._parts_mean += PARTS_WEIGHT * (len(parts) - self._parts_mean)
             for part in parts:
@@ -79,10 +100,6 @@ class Joined:
         await self.node.join(on_message, prefetch=self._prefetch)
         for uplink in self._uplinks:
             await uplink.start(on_message)
-
-    def duties(self) -> list[Coroutine[Any, Any, None]]:
-        """What runs as long as the node does; one that raises makes it deaf."""
-        return [*self.node.duties(), *(duty for uplink in self._uplinks for duty in uplink.duties())]
 
     async def leave(self) -> None:
         """Say so, if anybody can hear it."""
@@ -99,4 +116,4 @@ class Joined:
         wanted = deliveries_for(self._prefetch, self._parts_mean, self._deliveries)
         if wanted != self._deliveries:
             self._deliveries = wanted
-            await self.node.consumer.set_prefetch(wanted)
+            await self.node.set_prefetch(wanted)

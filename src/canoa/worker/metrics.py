@@ -62,6 +62,8 @@ class NodeFigures(Protocol):
     def is_registered(self) -> bool: ...
     @property
     def refused(self) -> int: ...
+    @property
+    def is_deaf(self) -> bool: ...
 
 
 class WorkerCollector(Collector):
@@ -102,7 +104,9 @@ def _of_this_node(node: NodeFigures) -> Iterable[CounterMetricFamily | GaugeMetr
     registered.add_metric([], node.is_registered)
     refused = CounterMetricFamily("canoa_node_messages_refused", "Messages to this node that fit none of its actions.")
     refused.add_metric([], node.refused)
-    return (registered, refused)
+    deaf = GaugeMetricFamily("canoa_node_deaf", "1 while what this node sends to its own queue does not come back.")
+    deaf.add_metric([], node.is_deaf)
+    return (registered, refused, deaf)
 
 
 def _of_this_process() -> Iterable[CounterMetricFamily | GaugeMetricFamily]:

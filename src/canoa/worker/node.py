@@ -68,6 +68,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     layer: Layer
     site: str
     labels: dict[str, str]
+    grace_s: float = 0.0  # that it may be cut off before it is dead; 0: as managers think
     policies: dict[ActionName, Policy]  # of what it offers
     endpoint: str = ""  # where it takes messages over HTTP; empty: nowhere
     ways: tuple[str, ...] = ()  # by which it is reached, where that is not its broker's queue alone
@@ -95,6 +96,17 @@ class Node:
         self._timer: asyncio.TimerHandle | None = None
         self._is_leaving = False
         self._is_taken = asyncio.Event()
+        self._on_message: OnDelivery  # from the start on, like the next
+        self._prefetch: int
+        self._is_listening = asyncio.Event()  # not while it begins to anew
+
+    @property
+    def id(self) -> str:
+        return self._identity.node_id
+
+    @property
+    def is_leaving(self) -> bool:
+        return self._is_leaving
 
     @property
     def state(self) -> State:
@@ -127,12 +139,31 @@ class Node:
             topology=topology.heartbeat_queue(identity.node_id, self._instance),
             on_recovered=self._on_recovered,
         )
-        expires_s = MADE_UP_EXPIRES_S if identity.is_made_up else None
-        own = topology.node_queue(identity.node_id, expires_s=expires_s)
-        self.consumer = await self._broker.consume(
-            self.queue, on_message, prefetch=prefetch, topology=own, on_recovered=self._on_recovered
-        )
+        self._on_message, self._prefetch = on_message, prefetch
+        await self._listen()
         self._feed(registration.Renewed())
+
+    async def _listen(self) -> None:
+        expires_s = MADE_UP_EXPIRES_S if self._identity.is_made_up else None
+        own = topology.node_queue(self._identity.node_id, expires_s=expires_s)
+        self.consumer = await self._broker.consume(
+            self.queue, self._on_message, prefetch=self._prefetch, topology=own, on_recovered=self._on_recovered
+        )
+        self._is_listening.set()
+
+    async def listen_anew(self) -> None:
+        """With a consumer, a channel and a binding made anew. What is in hand stays so."""
+        self._is_listening.clear()
+        await self._take_nothing_more()
+        if self._is_leaving:
+            self._is_listening.set()
+            return
+        await self._listen()
+        self._feed(registration.Renewed())
+
+    async def set_prefetch(self, prefetch: int) -> None:
+        self._prefetch = prefetch
+        await self.consumer.set_prefetch(prefetch)
 
     def _on_recovered(self, _: float) -> None:
         """Whatever managers said meanwhile is lost, and they may take us for gone."""
@@ -142,7 +173,15 @@ class Node:
         """What runs as long as the node does; one that raises makes it deaf."""
         assert self._hearing is not None
         polls = [] if self._page is None else [self._poll(self._page)]
-        return [self._hearing.wait_ended(), self.consumer.wait_ended(), self._end_if_taken(), *polls]
+        return [self._hearing.wait_ended(), self._wait_ended(), self._end_if_taken(), *polls]
+
+    async def _wait_ended(self) -> None:
+        """As a consumer's own, whichever it is by now."""
+        consumer = None
+        while consumer is not self.consumer:
+            consumer = self.consumer
+            await consumer.wait_ended()
+            await self._is_listening.wait()
 
     async def _end_if_taken(self) -> None:
         await self._is_taken.wait()
@@ -281,7 +320,10 @@ def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
         sapparchi.INSTANCE: instance,
         sapparchi.VERSION: version("canoa"),
         sapparchi.BUNDLES: True,
+        sapparchi.CANARIES: True,
     }
+    if identity.grace_s:
+        headers[sapparchi.GRACE] = identity.grace_s
     if identity.site:
         headers[sapparchi.SITE] = identity.site
     if identity.ways:

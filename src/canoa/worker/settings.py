@@ -29,6 +29,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     http: str = ""  # host:port where messages are taken over HTTP; empty: nowhere. Port 0 takes a free one
     endpoint: str = ""  # the address under which managers find that; empty: made of host and port
     node_token: str = ""  # shown to managers that ask nodes for one
+    grace_s: float = 0.0  # cut off for longer, it counts as dead; longer suits bad links; 0: as the managers think
+    prove_after_s: float = 30.0  # without a message, it sends itself one; lower finds sooner that it is deaf
     journal: str = ""  # file that tells which kept tasks run, where the broker dies with the process; empty: none
 
     @property
@@ -41,6 +43,11 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SettingError(
                 f"concurrency={self.concurrency}, processes={self.processes}, drain={self.drain_s:g}: "
                 f"use at least 1 attempt at once, and no negative numbers"
+            )
+        if self.grace_s < 0 or self.prove_after_s <= 0:
+            raise SettingError(
+                f"grace_s={self.grace_s:g}, prove_after_s={self.prove_after_s:g}: use no negative grace, and some "
+                f"seconds of quiet"
             )
         if self.node_id and not _NODE_ID.fullmatch(self.node_id):
             raise SettingError(f"node_id {self.node_id!r:.150}: use 1 to 128 letters, digits, '-', '_', '.' or ':'")

@@ -37,6 +37,10 @@ class Settler:
         if self._in_hand == 1:
             self._empty.clear()
 
+    @property
+    def in_hand(self) -> int:
+        return self._in_hand
+
     async def wait_empty(self) -> None:
         await self._empty.wait()
 

@@ -23,7 +23,7 @@ from canoa.worker.answering import failure
 from canoa.worker.routed import RoutedDelivery, RoutedOffer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from canoa.broker.port import Delivery
     from canoa.worker.answering import Answerer
@@ -47,18 +47,22 @@ class NotOffered(WrongUse):
 
 
 class Unicast:
+    """`on_canary` gets what is no action's: it is settled there."""
+
     def __init__(
         self,
         offers: Mapping[str, RoutedOffer],
         answerer: Answerer,
         settler: Settler,
         *,
+        on_canary: Callable[[NodeMessage, Delivery], None],
         max_payload_bytes: int,
     ) -> None:
         self.refused = 0  # messages that no action was found for
         self._offers = offers
         self._answerer = answerer
         self._settler = settler
+        self._on_canary = on_canary
         self._loop = asyncio.get_running_loop()
         self._max_bytes = 2 * max_payload_bytes + ENVELOPE_BYTES
 
@@ -73,11 +77,14 @@ class Unicast:
             return ()
 
     def open(self, delivery: Delivery) -> tuple[RoutedOffer, RoutedDelivery] | None:
-        """The action and its task. None: there is none, and whoever can be told was told."""
+        """The action and its task. None: there is none, and whoever can be told was told, or it was a canary."""
         body = b""
         try:
             body = packing.unpack(delivery.message, self._max_bytes)
             request = sapparchi.decode(body, NodeMessage)
+            if request.action_to == sapparchi.CANARY:
+                self._on_canary(request, delivery)
+                return None
             offer = self._offer_of(request)
         except (Undecodable, PayloadTooLarge, WrongUse) as exc:
             self._refuse(delivery, body, exc)

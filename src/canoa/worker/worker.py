@@ -128,6 +128,7 @@ class Worker:
             layer=settings.layer,
             site=settings.site,
             labels=settings.labels,
+            grace_s=settings.grace_s,
             policies={offer.name: offer.policy for offer in self._offers},
             endpoint=self._address.endpoint if self._address is not None else "",
             ways=self._ways(),
@@ -141,6 +142,7 @@ class Worker:
             in_progress=lambda: self.in_progress,
             page=health_page(settings.managers[0]) if settings.managers and not self._app.settings.is_memory else None,
             new_uplinks=self._new_uplinks,
+            quiet_s=settings.prove_after_s,
         )
 
     def _ways(self) -> tuple[str, ...]:

@@ -60,8 +60,8 @@ class Town:
 
     # --- Managers ---------------------------------------------------------------------------------------
 
-    async def start_manager(self, settings: NodeSettings | None = None) -> Nodes:
-        broker = self._new_broker()
+    async def start_manager(self, settings: NodeSettings | None = None, *, broker: Broker | None = None) -> Nodes:
+        broker = broker or self._new_broker()
         self._brokers.append(broker)
         await broker.open()
         name = f"manager-{len(self._brokers)}"

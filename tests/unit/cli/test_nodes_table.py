@@ -20,6 +20,7 @@ NODE = NodeView(
     labels={},
     actions=["continuum.fetch", "continuum.report"],
     state="here",
+    proof="online",
     health="OK",
     action_health={},
     load=0.25,
@@ -35,6 +36,7 @@ def test_a_row_says_where_a_node_stands_and_how_it_is() -> None:
         "layer": "FOG",
         "site": "natal",
         "protocol": "AMQP",
+        "proof": "online",
         "health": "OK",
         "last seen": "12 s ago",
         "load": "25 %",
@@ -52,6 +54,12 @@ def test_an_action_that_is_down_is_named_beside_the_node() -> None:
 def test_a_node_that_is_not_there_says_so_in_place_of_its_health() -> None:
     assert "silent" in row(replace(NODE, state="silent"), NOW)
     assert "left" in row(replace(NODE, state="left", actions=[]), NOW)
+
+
+def test_a_node_that_is_proven_not_to_hear_says_so_once() -> None:
+    cells = dict(zip(COLUMNS, row(replace(NODE, state="cut_off", proof="cut_off"), NOW), strict=True))
+
+    assert (cells["proof"], cells["health"]) == ("cut off", "OK")
 
 
 def test_ages_have_the_unit_that_reads_best() -> None:

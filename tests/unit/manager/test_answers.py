@@ -145,3 +145,12 @@ def test_what_names_no_request_of_ours_ends_nothing(body: bytes) -> None:
 
 def test_a_body_counts_before_the_message_that_carries_it() -> None:
     assert refused(b'{"requestID": "mine"}', message_id="order.7.0.2.3") is None
+
+
+def test_an_answered_canary_is_no_attempts_answer_and_says_whose_it_is() -> None:
+    request_id = sapparchi.canary_id("gw.1.2.3", "cafe")
+
+    with pytest.raises(Foreign) as foreign:
+        read(request_id=request_id)
+
+    assert foreign.value.request_id == request_id

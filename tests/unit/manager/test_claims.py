@@ -127,6 +127,21 @@ def test_headers_say_site_instance_limits_labels_and_load() -> None:
     assert row.labels == {"gpu": "yes"}
 
 
+def test_headers_say_whether_canaries_are_answered_and_how_long_it_may_be_cut_off() -> None:
+    claim = read_claim(registration(headers={sapparchi.CANARIES: True, sapparchi.GRACE: 3600}))
+
+    assert isinstance(claim, Claim)
+    assert (claim.row.takes_canaries, claim.row.grace_s) == (True, 3600)
+
+
+@pytest.mark.parametrize("grace", ["soon", -1, 1e12, float("nan"), None])
+def test_a_grace_that_makes_no_sense_is_as_if_not_said(grace: Any) -> None:
+    claim = read_claim(registration(headers={sapparchi.CANARIES: "yes", sapparchi.GRACE: grace}))
+
+    assert isinstance(claim, Claim)
+    assert (claim.row.takes_canaries, claim.row.grace_s) == (False, None)
+
+
 @pytest.mark.parametrize("labels", ["{", '{"gpu": 1}', '{"": "x"}', json.dumps({"x": "y" * 64}), "[]", 7])
 def test_labels_that_make_no_sense_are_as_if_not_said(labels: Any) -> None:
     claim = read_claim(registration(headers={sapparchi.LABELS: labels}))
