@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker, Delivery
     from canoa.worker.health_page import HealthPage
     from canoa.worker.node import Identity
+    from canoa.worker.outbox import OutboxStats
+    from canoa.worker.outbox_writer import OutboxWriter
     from canoa.worker.pooled import PoolOffer
     from canoa.worker.routed import RoutedDelivery
     from canoa.worker.settling import Settler
@@ -38,6 +40,8 @@ class Joined:
         concurrency: int,
         in_progress: Callable[[], int],
         page: HealthPage | None,
+        outbox: OutboxWriter | None = None,
+        always_keep: bool = False,
     ) -> None:
         self.node = Node(broker, identity, load=lambda: in_progress() / concurrency, page=page)
         self._concurrency = concurrency
@@ -45,7 +49,8 @@ class Joined:
         self._prefetch = prefetch_for(concurrency, self._estimate, None)
         self._deliveries = self._prefetch
         self._parts_mean = 1.0  # of one delivery
-        answerer = Answerer(broker, settler, identity.node_id)
+        self._outbox = outbox
+        self._answerer = answerer = Answerer(broker, settler, identity.node_id, outbox=outbox, always_keep=always_keep)
         routed: dict[str, RoutedOffer] = {
             each.name: RoutedOffer(each, settler, answerer, queue=self.node.queue, estimate=self._estimate)
             for each in offers
@@ -61,6 +66,30 @@ class Joined:
         """Messages to this node that it found no action for."""
         return self._unicast.refused
 
+    @property
+    def absorbed(self) -> int:
+        """Requests that came again, and did not run again."""
+        return self._answerer.absorbed
+
+    @property
+    def outbox(self) -> OutboxStats | None:
+        return None if self._outbox is None else self._outbox.stats
+
+    def runs_as(self, request_id: str) -> str:
+        """The request whose answer this one gets: mostly its own."""
+        return self._answerer.requests.runs_as(request_id)
+
+    async def open_outbox(self) -> None:
+        """Before anything comes that it may know."""
+        if self._outbox is not None:
+            await self._outbox.open()
+
+    async def close_outbox(self) -> None:
+        """Once nothing is on its way any more."""
+        self._answerer.sender.stop()
+        if self._outbox is not None:
+            await self._outbox.aclose()
+
     async def start(self, take: Callable[[RoutedOffer, RoutedDelivery], None]) -> None:
         """`take` gets what may run here."""
 
@@ -73,6 +102,7 @@ class Joined:
                     take(*opened)
 
         await self.node.join(on_message, prefetch=self._prefetch)
+        self._answerer.sender.start()
 
     async def tune(self) -> None:
         """One queue brings all actions, so their mean decides."""

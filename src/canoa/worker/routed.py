@@ -22,6 +22,7 @@ from canoa.execution import rules
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.wire import result, sapparchi, task
+from canoa.worker.absorbing import Asked
 from canoa.worker.answering import Answer, failure, message_id_of
 from canoa.worker.offer import RECOUNTED_S, Encoded, Offer
 
@@ -88,6 +89,11 @@ def _routed(delivery: Delivery) -> RoutedDelivery:
     return delivery
 
 
+def _asked(delivery: Delivery) -> Asked:
+    routed = _routed(delivery)
+    return Asked(routed.request, routed.origin)
+
+
 class RoutedOffer(Offer):
     """`estimate`: of everything the node's queue brings, since that is what its prefetch is for."""
 
@@ -108,6 +114,17 @@ class RoutedOffer(Offer):
     def policy_for(self, known: Task) -> Policy:
         """Managers send the time limit along, and mostly the action's own."""
         return self.policy if known.timeout_s == self.policy.timeout_s else super().policy_for(known)
+
+    # --- What comes again -----------------------------------------------------------------------
+
+    def is_known(self, delivery: Delivery) -> bool:
+        return self._answerer.is_known(_asked(delivery))
+
+    def absorb(self, delivery: Delivery) -> None:
+        self._answerer.absorb(_asked(delivery))
+
+    def begun(self, delivery: Delivery) -> None:
+        self._answerer.requests.begin(_asked(delivery))
 
     # --- Ends -----------------------------------------------------------------------------------
 
@@ -155,6 +172,7 @@ class RoutedOffer(Offer):
     def hand_back(self, delivery: Delivery) -> None:
         """To the manager: this node leaves, and another may have it."""
         if delivery.is_settled:
+            self._answerer.abandon(_routed(delivery).request)
             self._settler.dropped()
         else:
             self._tell(delivery, failure(sapparchi.RETURNED, result.failure("its node leaves")))
@@ -170,6 +188,11 @@ class RoutedOffer(Offer):
         message = task.again(_routed(delivery).as_it_came())
         self._send_to_itself(delivery, ladder.towards(self.queue, message, wait_s))
 
+    def requeue(self, delivery: Delivery) -> None:
+        self._answerer.abandon(_routed(delivery).request)
+        super().requeue(delivery)
+
     def _send_to_itself(self, delivery: Delivery, publication: Publication) -> None:
+        self._answerer.abandon(_routed(delivery).request)
         refuse = partial(self.refuse_message, delivery)
         self._settler.send_then_ack(publication, delivery, if_unsendable=refuse)
