@@ -1,4 +1,4 @@
-"""`canoa outbox`: what a node has done and could not tell its managers yet. Reads the file, also while one writes it."""
+"""`canoa outbox`: what a node has done and could not tell its managers yet. Reads the file, also while one writes."""
 
 from __future__ import annotations
 
