@@ -14,7 +14,7 @@ from canoa.cli import main
 from canoa.worker.answer_way import BrokerWay
 
 
-def _die(*_: Any) -> None:
+def _die(self: BrokerWay, message: Any, on_outcome: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -20,13 +20,17 @@ REMEMBERED: Final = 10_000
 
 
 class Asked:
-    """A request and the delivery that brought it."""
+    """A request and the delivery that brought it. `attempt`: what stays when a manager of ours sends it to a node once
+    more, all but the last part of its id; empty for others, whose ids are opaque."""
 
-    __slots__ = ("delivery", "request")
+    __slots__ = ("attempt", "delivery", "id", "request")
 
     def __init__(self, request: NodeMessage, delivery: Delivery) -> None:
         self.request = request
         self.delivery = delivery
+        self.id = request.request_id
+        is_ours = delivery.message.headers.get(sapparchi.OWNER) == sapparchi.MANAGER
+        self.attempt = self.id.rpartition(".")[0] if is_ours else ""
 
 
 class InHand:
@@ -51,26 +55,23 @@ class Requests:
         self._answered: set[str] = set()
         self._answered_before: set[str] = set()
 
-    def begin(self, asked: Asked) -> None:
-        self.in_hand(asked.request.request_id, attempt_of(asked))
-
-    def in_hand(self, request_id: str, attempt: str) -> InHand:
-        known = self._in_hand.get(request_id)
+    def in_hand(self, asked: Asked) -> InHand:
+        """From here on it is, if it was not."""
+        known = self._in_hand.get(asked.id)
         if known is None:
-            known = self._in_hand[request_id] = InHand(request_id, attempt)
-            if attempt:
-                self._attempts[attempt] = known
+            known = self._in_hand[asked.id] = InHand(asked.id, asked.attempt)
+            if asked.attempt:
+                self._attempts[asked.attempt] = known
         return known
 
-    def find(self, request_id: str, attempt: str) -> InHand | None:
+    def find(self, asked: Asked) -> InHand | None:
         """What will answer it."""
-        known = self._in_hand.get(request_id)
-        return self._attempts.get(attempt) if known is None and attempt else known
+        return self._in_hand.get(asked.id) or self._attempts.get(asked.attempt)
 
     def join(self, known: InHand, asked: Asked) -> None:
         known.also.append(asked)
-        if asked.request.request_id != known.request_id:
-            self._run_as[asked.request.request_id] = known.request_id
+        if asked.id != known.request_id:
+            self._run_as[asked.id] = known.request_id
 
     def runs_as(self, request_id: str) -> str:
         """The request under which it runs here: mostly its own."""
@@ -86,7 +87,7 @@ class Requests:
         if self._attempts.get(known.attempt) is known:
             del self._attempts[known.attempt]
         for each in known.also:
-            self._run_as.pop(each.request.request_id, None)
+            self._run_as.pop(each.id, None)
         return known.also
 
     def is_answered(self, request_id: str) -> bool:
@@ -96,11 +97,3 @@ class Requests:
         if len(self._answered) >= REMEMBERED:
             self._answered_before, self._answered = self._answered, set()
         self._answered.add(request_id)
-
-
-def attempt_of(asked: Asked) -> str:
-    """What stays when a manager of ours sends an attempt to a node once more: all but the last part of its id. Empty
-    for others, whose ids are opaque."""
-    if asked.delivery.message.headers.get(sapparchi.OWNER) != sapparchi.MANAGER:
-        return ""
-    return asked.request.request_id.rpartition(".")[0]

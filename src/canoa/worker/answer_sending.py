@@ -187,6 +187,7 @@ class AnswerSender:
         """No manager ever declared where results go: whoever sent this does not want to know."""
         request = owed.asked.request
         log.warning("result_without_manager", request_id=request.request_id, action=request.action_to)
+        self._is_closed = False
         self._told(owed)
 
     def _not_told(self, owed: Owed, outcome: CanoaError) -> None:
@@ -200,9 +201,13 @@ class AnswerSender:
         elif owed.is_ours:
             log.warning("message_not_taken", key=topology.STEP_RESULTS, reason=str(outcome))
             wait_s = 0.0 if isinstance(outcome, DeliveryUnknown) else REPEAT_AFTER_S
-            self._loop.call_later(wait_s, self._send_alone, owed)
+            self._loop.call_later(wait_s, self._send_again, owed)
         else:
             self._end(owed)  # somebody else gets the task anyway
+
+    def _send_again(self, owed: Owed) -> None:
+        if not owed.is_over:  # kept meanwhile
+            self._send_alone(owed)
 
     def _on_free(self) -> None:
         self._is_closed = False
@@ -217,7 +222,7 @@ class AnswerSender:
         assert self._outbox is not None
         owed.may_keep = False  # once
         entry = Entry(
-            request_id=owed.asked.request.request_id,
+            request_id=owed.asked.id,
             action=owed.asked.request.action_to,
             attempt=owed.attempt,
             message=msgspec.structs.replace(owed.message, persistent=True),
@@ -258,5 +263,5 @@ class AnswerSender:
             return
         owed.is_over = True
         self._settler.done(owed.asked.delivery)
-        for each in self._requests.end(owed.asked.request.request_id, is_answered=is_answered):
+        for each in self._requests.end(owed.asked.id, is_answered=is_answered):
             self._settler.done(each.delivery)

@@ -20,7 +20,7 @@ from canoa.wire import result, sapparchi
 from canoa.wire.codec import ContentType
 from canoa.wire.ids import made_up_id
 from canoa.wire.sapparchi import NodeMessage
-from canoa.worker.absorbing import Asked, Requests, attempt_of
+from canoa.worker.absorbing import Asked, Requests
 from canoa.worker.answer_sending import AnswerSender, Owed
 
 if TYPE_CHECKING:
@@ -93,20 +93,14 @@ class Answerer:
 
     def _send(self, asked: Asked, message: Message) -> None:
         """To all who ask for it."""
-        attempt, status = attempt_of(asked), message.headers[sapparchi.STATUS]
-        in_hand = self.requests.in_hand(asked.request.request_id, attempt)
+        status = message.headers[sapparchi.STATUS]
+        in_hand = self.requests.in_hand(asked)
         in_hand.answer = message
-        others = [each for each in in_hand.also if each.request.request_id != in_hand.request_id]
+        others = [each for each in in_hand.also if each.id != asked.id]
         if others:
-            in_hand.also = [each for each in in_hand.also if each not in others]
-        owed = Owed(
-            asked,
-            message,
-            in_hand,
-            attempt=attempt if status == Outcome.OK else "",
-            is_work=status != sapparchi.RETURNED,
-        )
-        self.sender.send(owed)
+            in_hand.also = [each for each in in_hand.also if each.id == asked.id]
+        attempt = asked.attempt if status == Outcome.OK else ""  # a failure is one run's own
+        self.sender.send(Owed(asked, message, in_hand, attempt=attempt, is_work=status != sapparchi.RETURNED))
         for each in others:
             self._serve(each, message)
 
@@ -130,28 +124,26 @@ class Answerer:
 
     def is_known(self, asked: Asked) -> bool:
         """It runs here, or was answered from here: `absorb` is the end of it, and it must not run."""
-        request_id, attempt = asked.request.request_id, attempt_of(asked)
         return (
-            self.requests.find(request_id, attempt) is not None
-            or self.requests.is_answered(request_id)
-            or (self._outbox is not None and self._outbox.knows(request_id, attempt))
+            self.requests.find(asked) is not None
+            or self.requests.is_answered(asked.id)
+            or (self._outbox is not None and self._outbox.knows(asked.id, asked.attempt))
         )
 
     def absorb(self, asked: Asked) -> None:
         """It gets the answer of the one that is known, and is no longer ours afterwards."""
         self.absorbed += 1
-        request_id, attempt = asked.request.request_id, attempt_of(asked)
-        log.debug("request_absorbed", request_id=request_id, action=asked.request.action_to)
-        known = self.requests.find(request_id, attempt)
+        log.debug("request_absorbed", request_id=asked.id, action=asked.request.action_to)
+        known = self.requests.find(asked)
         if known is not None:
-            if known.answer is None or known.request_id == request_id:
+            if known.answer is None or known.request_id == asked.id:
                 self.requests.join(known, asked)
             else:
                 self._serve(asked, known.answer)
-        elif self.requests.is_answered(request_id) or self._outbox is None or request_id in self._outbox:
+        elif self.requests.is_answered(asked.id) or self._outbox is None or asked.id in self._outbox:
             self._settler.done(asked.delivery)  # its answer is with the broker, or goes there from the outbox
         else:
-            earlier = self._outbox.answered_as(attempt) or ""
+            earlier = self._outbox.answered_as(asked.attempt) or ""
             self._outbox.find(earlier, partial(self._on_found, asked))
 
     def abandon(self, request: NodeMessage) -> None:
@@ -171,7 +163,7 @@ class Answerer:
             self._give_back(asked)
             return
         said = sapparchi.decode(answer.body, NodeMessage)
-        body = sapparchi.encode(msgspec.structs.replace(said, request_id=asked.request.request_id))
+        body = sapparchi.encode(msgspec.structs.replace(said, request_id=asked.id))
         self._send(asked, msgspec.structs.replace(answer, body=body, message_id=message_id_of(asked.request)))
 
     def _give_back(self, asked: Asked) -> None:

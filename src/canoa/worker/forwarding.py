@@ -72,6 +72,8 @@ class Forwarder:
         self._is_looking = False
         if self._is_stopped:
             return
+        if not found and self._outbox.stats.messages > len(self._held):
+            self._wait()  # the disk did not say
         for each in found:
             if each.id not in self._held:
                 self._held.add(each.id)
@@ -80,17 +82,17 @@ class Forwarder:
 
     def _on_outcome(self, waiting: Waiting, outcome: PublishOutcome) -> None:
         self._flying -= 1
-        if outcome is None:
+        if outcome is None or isinstance(outcome, Unroutable):
+            if outcome is not None:
+                log.warning("result_without_manager", request_id=waiting.entry.request_id, action=waiting.entry.action)
             self.sent(waiting.id)
             self._on_sent()
             self.wake()
-        elif isinstance(outcome, Unroutable):
-            log.warning("result_without_manager", request_id=waiting.entry.request_id, action=waiting.entry.action)
-            self.sent(waiting.id)
         elif is_lasting(outcome):
             log.error("answer_unsendable", request_id=waiting.entry.request_id, reason=str(outcome))
             self._held.discard(waiting.id)
             self._outbox.drop(waiting.id)
+            self.wake()
         else:
             self.release(waiting.id)
 

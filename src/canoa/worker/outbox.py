@@ -188,8 +188,10 @@ class Outbox:
     def waiting(
         self, *, limit: int = 100, max_bytes: int = 1 << 62, but: frozenset[int] = frozenset()
     ) -> list[Waiting]:
-        """The oldest that wait, without those in `but`: so many, and of so many bytes, but one at least."""
+        """The oldest that wait, without those in `but`: so many, and of so many bytes, but one at least. What cannot
+        be read any more is dropped: it would only be in the way."""
         found: list[Waiting] = []
+        unreadable: list[int] = []
         rows = self._database.execute(
             "SELECT id, request_id, attempt, action, kept_ms, bytes, message FROM answers"
             " WHERE sent_ms IS NULL ORDER BY id LIMIT ?",
@@ -201,8 +203,14 @@ class Outbox:
             max_bytes -= size
             if found and (max_bytes < 0 or len(found) == limit):
                 break
-            entry = Entry(request_id=request_id, attempt=attempt, action=action, message=_decoder.decode(body))
+            message = _read(body)
+            if message is None:
+                unreadable.append(id)
+                continue
+            entry = Entry(request_id=request_id, attempt=attempt, action=action, message=message)
             found.append(Waiting(id=id, entry=entry, kept_ms=kept_ms))
+        for id in unreadable:
+            self.drop(id)
         return found
 
     def find(self, request_id: str) -> Entry | None:
@@ -210,10 +218,10 @@ class Outbox:
         row = self._database.execute(
             "SELECT attempt, action, message FROM answers WHERE request_id = ?", (request_id,)
         ).fetchone()
-        if row is None:
+        message = None if row is None else _read(row[2])
+        if row is None or message is None:
             return None
-        attempt, action, body = row
-        return Entry(request_id=request_id, attempt=attempt, action=action, message=_decoder.decode(body))
+        return Entry(request_id=request_id, attempt=row[0], action=row[1], message=message)
 
     def known(self) -> list[Gone]:
         """What each row answers."""
@@ -274,3 +282,10 @@ class Outbox:
     def _one(self, question: str, *values: object) -> int | None:
         row = self._database.execute(question, values).fetchone()
         return None if row is None else row[0]
+
+
+def _read(body: bytes) -> Message | None:
+    try:
+        return _decoder.decode(body)
+    except msgspec.MsgspecError:  # a bit fell over, or another version wrote it
+        return None

@@ -86,7 +86,8 @@ class OutboxWriter:
         self._say()
         if self._thread is None or self._outbox is None:
             return
-        await self._is_idle.wait()
+        while not self._is_idle.is_set():  # whoever hears of an end may put more
+            await self._is_idle.wait()
         self.is_usable = False
         thread, self._thread = self._thread, None
         await thread.run(self._outbox.close)

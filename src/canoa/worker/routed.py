@@ -40,12 +40,13 @@ log = get_logger(__name__)
 class RoutedDelivery:
     """A delivery whose message reads like the pool's: its body is the arguments, its id the request's."""
 
-    __slots__ = ("message", "origin", "request")
+    __slots__ = ("asked", "message", "origin", "request")
 
     def __init__(self, origin: Delivery, request: NodeMessage, message: Message) -> None:
         self.origin = origin
         self.request = request
         self.message = message
+        self.asked = Asked(request, origin)
 
     @property
     def exchange(self) -> str:
@@ -89,11 +90,6 @@ def _routed(delivery: Delivery) -> RoutedDelivery:
     return delivery
 
 
-def _asked(delivery: Delivery) -> Asked:
-    routed = _routed(delivery)
-    return Asked(routed.request, routed.origin)
-
-
 class RoutedOffer(Offer):
     """`estimate`: of everything the node's queue brings, since that is what its prefetch is for."""
 
@@ -118,13 +114,13 @@ class RoutedOffer(Offer):
     # --- What comes again -----------------------------------------------------------------------
 
     def is_known(self, delivery: Delivery) -> bool:
-        return self._answerer.is_known(_asked(delivery))
+        return self._answerer.is_known(_routed(delivery).asked)
 
     def absorb(self, delivery: Delivery) -> None:
-        self._answerer.absorb(_asked(delivery))
+        self._answerer.absorb(_routed(delivery).asked)
 
     def begun(self, delivery: Delivery) -> None:
-        self._answerer.requests.begin(_asked(delivery))
+        self._answerer.requests.in_hand(_routed(delivery).asked)
 
     # --- Ends -----------------------------------------------------------------------------------
 

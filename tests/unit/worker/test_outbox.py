@@ -253,6 +253,19 @@ def test_it_is_never_over_its_bound_and_loses_nothing_unsaid(tmp_path: Path, mod
     run_state_machine_as_test(model, settings=settings(max_examples=15, stateful_step_count=25, deadline=None))
 
 
+def test_an_answer_that_cannot_be_read_any_more_is_dropped_and_holds_up_no_other(tmp_path: Path) -> None:
+    with closing(Outbox.open(tmp_path / "box.db")) as outbox:
+        kept(outbox, answer("a"))
+        kept(outbox, answer("b"))
+        with closing(sqlite3.connect(tmp_path / "box.db")) as database:
+            database.execute("UPDATE answers SET message = x'c1' WHERE request_id = 'a'")
+            database.commit()
+
+        assert ids(outbox) == ["b"]
+        assert outbox.find("a") is None
+        assert outbox.stats.dropped == 1
+
+
 # --- Kills, and files that are no good ------------------------------------------------------------------
 
 _WRITER = """

@@ -21,11 +21,12 @@ from canoa.worker.outbox_file import look
 from canoa.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from tests.integration.routed.bare_manager import BareManager
 
+    from canoa.testing import RabbitNode
     from canoa.testing.proxy import TcpProxy
     from canoa.testing.pytest_plugin import ProxyFactory
     from canoa.worker.worker import Worker
@@ -76,8 +77,11 @@ class Counter:
         return run
 
 
-def settings(file: Path, *, drop: Drop = Drop.OLDEST, max_messages: int = 100, always: bool = False) -> WorkerSettings:
+def settings(
+    file: Path, *, drop: Drop = Drop.OLDEST, max_messages: int = 100, always: bool = False, concurrency: int = 50
+) -> WorkerSettings:
     return WorkerSettings(
+        concurrency=concurrency,
         node_id=NODE,
         outbox=str(file),
         outbox_drop=drop,
@@ -299,6 +303,66 @@ async def test_by_policy_it_is_the_newest_that_runs_again(
         while answered != set(request_ids):
             answered.add((await manager.answer()).request_id)
     assert look(file).dropped >= 2
+
+
+# --- A broker under an alarm, which takes no answers ---------------------------------------------------------
+
+
+@pytest.fixture
+async def set_alarm(rabbit_node: RabbitNode) -> AsyncIterator[Callable[[bool], Awaitable[None]]]:
+    async def set_alarm(on: bool) -> None:
+        await asyncio.to_thread(rabbit_node.set_memory_alarm, on)
+
+    yield set_alarm
+    await set_alarm(False)
+
+
+async def test_while_the_broker_takes_nothing_the_node_works_on_and_keeps_its_answers(
+    node: Canoa, manager: BareManager, set_alarm: Callable[[bool], Awaitable[None]], file: Path
+) -> None:
+    counter = Counter(node)
+    async with node.worker_with(settings(file, concurrency=1)) as worker:
+        request_ids = [await manager.send("shop.count") for _ in range(20)]
+        await counter.gate.has(1)
+        await set_alarm(True)
+        counter.gate.open()
+        await until(lambda: counter.runs == 20, within_s=WITHIN_S)
+        await until(lambda: look(file).messages >= 15, within_s=WITHIN_S)
+        await set_alarm(False)
+
+        answers = await manager.answers_together(20)
+        await until_sent(worker)
+        await until_holding(manager.broker, QUEUE, 0)
+
+    assert {each.request_id for each in answers} == set(request_ids)
+    assert (counter.runs, manager.answer_count) == (20, 20)
+
+
+async def test_told_to_refuse_it_takes_no_more_work_than_it_can_keep(
+    node: Canoa,
+    manager: BareManager,
+    set_alarm: Callable[[bool], Awaitable[None]],
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_module, "TUNE_EVERY_S", 3600.0)  # quick actions would be given all of them ahead
+    counter = Counter(node)
+    refusing = settings(file, concurrency=1, max_messages=1, drop=Drop.REFUSE)
+    async with node.worker_with(refusing) as worker:
+        request_ids = [await manager.send("shop.count") for _ in range(40)]
+        await counter.gate.has(1)
+        await set_alarm(True)
+        counter.gate.open()
+        await until(lambda: sample(worker, "canoa_outbox_dropped_total") >= 1, within_s=WITHIN_S)
+        await until(lambda: worker.in_progress == 0)
+        assert (await manager.broker.depth(QUEUE)).messages > 0
+        assert counter.runs < 40
+        await set_alarm(False)
+
+        answers = await manager.answers_together(40)
+
+    assert {each.request_id for each in answers} == set(request_ids)
+    assert counter.runs == 40  # each of them once: nothing was given up
 
 
 # --- Always -------------------------------------------------------------------------------------------------
