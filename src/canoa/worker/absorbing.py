@@ -34,15 +34,25 @@ class Asked:
 
 
 class InHand:
-    """One attempt, from its begin until its answer is safe. `also` came meanwhile and waits for the same answer."""
+    """One attempt, from its begin until its answer is safe."""
 
-    __slots__ = ("also", "answer", "attempt", "request_id")
+    __slots__ = ("also", "answer", "asked", "is_flying", "is_over", "is_told", "is_work", "may_keep", "row")
 
-    def __init__(self, request_id: str, attempt: str) -> None:
-        self.request_id = request_id
-        self.attempt = attempt
-        self.also: list[Asked] = []
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.also: tuple[Asked, ...] = ()  # came meanwhile, and get the same answer
         self.answer: Message | None = None  # once there is one
+        self.is_work = False  # something was done for it: what is only given back costs nothing when it is lost
+        self.may_keep = False  # in the outbox: it is work, and that was not tried
+        self.row: int | None = None  # of the outbox
+        self.is_flying = False  # sent, and not heard of
+        self.is_told = False
+        self.is_over = False  # its deliveries are no longer ours
+
+    @property
+    def is_ours(self) -> bool:
+        """The broker waits for a word on one of its deliveries at least."""
+        return not all(each.delivery.is_settled for each in (self.asked, *self.also))
 
 
 class Requests:
@@ -55,11 +65,23 @@ class Requests:
         self._answered: set[str] = set()
         self._answered_before: set[str] = set()
 
+    def is_known(self, asked: Asked) -> bool:
+        request_id = asked.id
+        return (
+            request_id in self._in_hand
+            or asked.attempt in self._attempts
+            or request_id in self._answered
+            or request_id in self._answered_before
+        )
+
+    def is_answered(self, request_id: str) -> bool:
+        return request_id in self._answered or request_id in self._answered_before
+
     def in_hand(self, asked: Asked) -> InHand:
         """From here on it is, if it was not."""
         known = self._in_hand.get(asked.id)
         if known is None:
-            known = self._in_hand[asked.id] = InHand(asked.id, asked.attempt)
+            known = self._in_hand[asked.id] = InHand(asked)
             if asked.attempt:
                 self._attempts[asked.attempt] = known
         return known
@@ -69,29 +91,29 @@ class Requests:
         return self._in_hand.get(asked.id) or self._attempts.get(asked.attempt)
 
     def join(self, known: InHand, asked: Asked) -> None:
-        known.also.append(asked)
-        if asked.id != known.request_id:
-            self._run_as[asked.id] = known.request_id
+        known.also += (asked,)
+        if asked.id != known.asked.id:
+            self._run_as[asked.id] = known.asked.id
 
     def runs_as(self, request_id: str) -> str:
         """The request under which it runs here: mostly its own."""
         return self._run_as.get(request_id, request_id)
 
-    def end(self, request_id: str, *, is_answered: bool) -> list[Asked]:
+    def end(self, request_id: str, *, is_answered: bool) -> tuple[Asked, ...]:
         """It is no longer in hand. Returns those that still wait for it."""
-        known = self._in_hand.pop(request_id, None)
         if is_answered:
             self._remember(request_id)
+        if self._run_as:
+            self._run_as.pop(request_id, None)
+        known = self._in_hand.pop(request_id, None)
         if known is None:
-            return []
-        if self._attempts.get(known.attempt) is known:
-            del self._attempts[known.attempt]
+            return ()
+        attempt = known.asked.attempt
+        if attempt and self._attempts.get(attempt) is known:
+            del self._attempts[attempt]
         for each in known.also:
             self._run_as.pop(each.id, None)
         return known.also
-
-    def is_answered(self, request_id: str) -> bool:
-        return request_id in self._answered or request_id in self._answered_before
 
     def _remember(self, request_id: str) -> None:
         if len(self._answered) >= REMEMBERED:

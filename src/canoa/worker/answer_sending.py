@@ -18,8 +18,10 @@ from canoa.broker import topology
 from canoa.broker.bundled import PartDelivery
 from canoa.broker.port import Publication
 from canoa.errors import CanoaError, DeliveryUnknown, Unroutable
+from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.repeating import is_lasting
+from canoa.wire import sapparchi
 from canoa.wire.bundle import packed
 from canoa.worker.answer_way import BrokerWay
 from canoa.worker.forwarding import Forwarder
@@ -28,7 +30,7 @@ from canoa.worker.settling import REPEAT_AFTER_S
 
 if TYPE_CHECKING:
     from canoa.broker.port import Broker, Message, PublishOutcome
-    from canoa.worker.absorbing import Asked, InHand, Requests
+    from canoa.worker.absorbing import InHand, Requests
     from canoa.worker.outbox_writer import OutboxWriter
     from canoa.worker.settling import Settler
 
@@ -37,41 +39,6 @@ log = get_logger(__name__)
 MOMENT_S: Final = 0.5
 """How long a confirm may take before the answer is written down. Shorter writes while a busy broker only thinks; longer
 loses more work to a power cut."""
-
-
-class Owed:
-    """An answer that is not safe yet. `attempt`: what it also answers, should that be sent again. `is_work`: something
-    was done for it; what is only given back costs nothing when it is lost."""
-
-    __slots__ = (
-        "asked",
-        "attempt",
-        "in_hand",
-        "is_flying",
-        "is_over",
-        "is_told",
-        "is_work",
-        "may_keep",
-        "message",
-        "row",
-    )
-
-    def __init__(self, asked: Asked, message: Message, in_hand: InHand, *, attempt: str, is_work: bool) -> None:
-        self.asked = asked
-        self.message = message
-        self.in_hand = in_hand
-        self.attempt = attempt
-        self.is_work = is_work
-        self.may_keep = is_work  # until it was tried
-        self.row: int | None = None  # of the outbox
-        self.is_flying = False  # sent, and not heard of
-        self.is_told = False
-        self.is_over = False  # its deliveries are no longer ours
-
-    @property
-    def is_ours(self) -> bool:
-        """The broker waits for a word on one of its deliveries at least."""
-        return not all(each.delivery.is_settled for each in (self.asked, *self.in_hand.also))
 
 
 class AnswerSender:
@@ -88,8 +55,8 @@ class AnswerSender:
         self._way = BrokerWay(broker)
         self._forwarder = None if outbox is None else Forwarder(outbox, self._way, on_sent=self._on_free)
         self._loop = asyncio.get_running_loop()
-        self._together: list[Owed] = []  # since this turn of the loop
-        self._watched: dict[Owed, float] = {}  # since when it flies
+        self._together: list[InHand] = []  # since this turn of the loop
+        self._watched: dict[InHand, float] = {}  # since when it flies
         self._watching: asyncio.TimerHandle | None = None
         self._is_closed = False  # the way: nothing was confirmed since something was not
 
@@ -105,8 +72,9 @@ class AnswerSender:
         if self._forwarder is not None:
             self._forwarder.stop()
 
-    def send(self, owed: Owed) -> None:
-        if self._can_keep(owed) and (self._always or self._is_closed):
+    def send(self, owed: InHand) -> None:
+        """What is in hand has its answer now."""
+        if self._outbox is not None and self._can_keep(owed) and (self._always or self._is_closed):
             self._keep(owed)
         elif isinstance(owed.asked.delivery, PartDelivery):
             self._send_soon(owed)
@@ -115,7 +83,7 @@ class AnswerSender:
 
     # --- Sending ----------------------------------------------------------------------------------------
 
-    def _send_soon(self, owed: Owed) -> None:
+    def _send_soon(self, owed: InHand) -> None:
         if not self._together:
             self._loop.call_soon(self._send_together)
         self._together.append(owed)
@@ -124,7 +92,7 @@ class AnswerSender:
         """Who sends bundles reads bundles: answers to what came in them go in them."""
         owed, self._together = self._together, []
         at = 0
-        for message, count in packed([each.message for each in owed]):
+        for message, count in packed([_answer(each) for each in owed]):
             together, at = owed[at : at + count], at + count
             if count == 1:
                 self._send_alone(together[0])
@@ -135,20 +103,20 @@ class AnswerSender:
             bundle = Publication(message=message, key=topology.STEP_RESULTS)
             self._broker.post(bundle, partial(self._on_outcomes, together))
 
-    def _on_outcomes(self, together: list[Owed], outcome: PublishOutcome) -> None:
+    def _on_outcomes(self, together: list[InHand], outcome: PublishOutcome) -> None:
         for each in together:
             if outcome is None or self._can_keep(each) or each.row is not None:
                 self._on_outcome(each, outcome)
             else:  # from here on every answer is tried for by itself
                 self._send_alone(each)
 
-    def _send_alone(self, owed: Owed) -> None:
+    def _send_alone(self, owed: InHand) -> None:
         self._begin_flight(owed)
-        self._way.send(owed.message, partial(self._on_outcome, owed))
+        self._way.send(_answer(owed), partial(self._on_outcome, owed))
 
-    def _begin_flight(self, owed: Owed) -> None:
+    def _begin_flight(self, owed: InHand) -> None:
         owed.is_flying = True
-        if self._can_keep(owed) or owed.row is not None:
+        if self._outbox is not None and (self._can_keep(owed) or owed.row is not None):
             self._watched[owed] = self._loop.time()
             if self._watching is None:
                 self._watching = self._loop.call_later(MOMENT_S, self._look_up)
@@ -166,7 +134,7 @@ class AnswerSender:
                 self._keep(owed)
         self._watching = self._loop.call_later(MOMENT_S / 2, self._look_up) if self._watched else None
 
-    def _on_outcome(self, owed: Owed, outcome: PublishOutcome) -> None:
+    def _on_outcome(self, owed: InHand, outcome: PublishOutcome) -> None:
         owed.is_flying = False
         self._watched.pop(owed, None)
         if outcome is None:
@@ -177,20 +145,20 @@ class AnswerSender:
         else:
             self._not_told(owed, outcome)
 
-    def _told(self, owed: Owed) -> None:
+    def _told(self, owed: InHand) -> None:
         owed.is_told = True
         if owed.row is not None and self._forwarder is not None:
             self._forwarder.sent(owed.row)
         self._end(owed, is_answered=owed.is_work)
 
-    def _nobody_listens(self, owed: Owed) -> None:
+    def _nobody_listens(self, owed: InHand) -> None:
         """No manager ever declared where results go: whoever sent this does not want to know."""
         request = owed.asked.request
         log.warning("result_without_manager", request_id=request.request_id, action=request.action_to)
         self._is_closed = False
         self._told(owed)
 
-    def _not_told(self, owed: Owed, outcome: CanoaError) -> None:
+    def _not_told(self, owed: InHand, outcome: CanoaError) -> None:
         if owed.row is not None and self._forwarder is not None:
             self._is_closed = True
             self._end(owed)
@@ -205,7 +173,7 @@ class AnswerSender:
         else:
             self._end(owed)  # somebody else gets the task anyway
 
-    def _send_again(self, owed: Owed) -> None:
+    def _send_again(self, owed: InHand) -> None:
         if not owed.is_over:  # kept meanwhile
             self._send_alone(owed)
 
@@ -214,22 +182,24 @@ class AnswerSender:
 
     # --- Keeping ----------------------------------------------------------------------------------------
 
-    def _can_keep(self, owed: Owed) -> bool:
+    def _can_keep(self, owed: InHand) -> bool:
         return owed.may_keep and self._outbox is not None and self._outbox.is_usable
 
-    def _keep(self, owed: Owed) -> None:
+    def _keep(self, owed: InHand) -> None:
         """On the broker's disk too, when it gets there: it was worth one of ours."""
         assert self._outbox is not None
         owed.may_keep = False  # once
+        answer = _answer(owed)
+        is_ok = answer.headers[sapparchi.STATUS] == Outcome.OK  # a failure is one run's own, and answers no other
         entry = Entry(
             request_id=owed.asked.id,
             action=owed.asked.request.action_to,
-            attempt=owed.attempt,
-            message=msgspec.structs.replace(owed.message, persistent=True),
+            attempt=owed.asked.attempt if is_ok else "",
+            message=msgspec.structs.replace(answer, persistent=True),
         )
         self._outbox.put(entry, partial(self._on_kept, owed))
 
-    def _on_kept(self, owed: Owed, outcome: Kept | Dropped) -> None:
+    def _on_kept(self, owed: InHand, outcome: Kept | Dropped) -> None:
         if isinstance(outcome, Dropped):
             self._on_not_kept(owed, outcome)
             return
@@ -247,7 +217,7 @@ class AnswerSender:
             self._end(owed)
             self._forwarder.wake()
 
-    def _on_not_kept(self, owed: Owed, outcome: Dropped) -> None:
+    def _on_not_kept(self, owed: InHand, outcome: Dropped) -> None:
         """Refused, it goes on as if there were no outbox: tried for while one of its deliveries is ours."""
         if owed.is_told or owed.is_flying:
             return
@@ -256,7 +226,7 @@ class AnswerSender:
         else:
             self._end(owed)
 
-    def _end(self, owed: Owed, *, is_answered: bool = False) -> None:
+    def _end(self, owed: InHand, *, is_answered: bool = False) -> None:
         """Acknowledge whatever brought the request; nothing else is owed. `is_answered`: a manager will hear of it,
         whatever becomes of the outbox."""
         if owed.is_over:
@@ -265,3 +235,8 @@ class AnswerSender:
         self._settler.done(owed.asked.delivery)
         for each in self._requests.end(owed.asked.id, is_answered=is_answered):
             self._settler.done(each.delivery)
+
+
+def _answer(owed: InHand) -> Message:
+    assert owed.answer is not None
+    return owed.answer

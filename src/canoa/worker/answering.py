@@ -21,7 +21,7 @@ from canoa.wire.codec import ContentType
 from canoa.wire.ids import made_up_id
 from canoa.wire.sapparchi import NodeMessage
 from canoa.worker.absorbing import Asked, Requests
-from canoa.worker.answer_sending import AnswerSender, Owed
+from canoa.worker.answer_sending import AnswerSender
 
 if TYPE_CHECKING:
     from canoa.broker.port import Broker, Delivery
@@ -80,29 +80,36 @@ class Answerer:
 
     def answer(self, request: NodeMessage, delivery: Delivery, answer: Answer) -> None:
         """Then acknowledge the delivery, which is no longer ours afterwards."""
+        self.answer_to(Asked(request, delivery), answer)
+
+    def answer_to(self, asked: Asked, answer: Answer) -> None:
+        request = asked.request
         message = Message(
             body=sapparchi.encode(
                 NodeMessage(action_to=request.action_to, request_id=request.request_id, message_data=answer.data)
             ),
             content_type=_JSON,
             headers=self._headers(answer),
-            persistent=delivery.message.persistent,
+            persistent=asked.delivery.message.persistent,
             message_id=message_id_of(request),
         )
-        self._send(Asked(request, delivery), message)
+        self._send(asked, message)
 
     def _send(self, asked: Asked, message: Message) -> None:
         """To all who ask for it."""
-        status = message.headers[sapparchi.STATUS]
         in_hand = self.requests.in_hand(asked)
+        if in_hand.answer is not None:  # refused twice, say
+            self.requests.join(in_hand, asked)
+            return
+        also = in_hand.also
         in_hand.answer = message
-        others = [each for each in in_hand.also if each.id != asked.id]
-        if others:
-            in_hand.also = [each for each in in_hand.also if each.id == asked.id]
-        attempt = asked.attempt if status == Outcome.OK else ""  # a failure is one run's own
-        self.sender.send(Owed(asked, message, in_hand, attempt=attempt, is_work=status != sapparchi.RETURNED))
-        for each in others:
-            self._serve(each, message)
+        in_hand.is_work = in_hand.may_keep = message.headers[sapparchi.STATUS] != sapparchi.RETURNED
+        if also:
+            in_hand.also = tuple(each for each in also if each.id == asked.id)
+        self.sender.send(in_hand)
+        for each in also:
+            if each.id != asked.id:
+                self._serve(each, message)
 
     def _headers(self, answer: Answer) -> dict[str, HeaderValue]:
         headers: dict[str, HeaderValue] = {
@@ -124,10 +131,8 @@ class Answerer:
 
     def is_known(self, asked: Asked) -> bool:
         """It runs here, or was answered from here: `absorb` is the end of it, and it must not run."""
-        return (
-            self.requests.find(asked) is not None
-            or self.requests.is_answered(asked.id)
-            or (self._outbox is not None and self._outbox.knows(asked.id, asked.attempt))
+        return self.requests.is_known(asked) or (
+            self._outbox is not None and self._outbox.knows(asked.id, asked.attempt)
         )
 
     def absorb(self, asked: Asked) -> None:
@@ -136,7 +141,7 @@ class Answerer:
         log.debug("request_absorbed", request_id=asked.id, action=asked.request.action_to)
         known = self.requests.find(asked)
         if known is not None:
-            if known.answer is None or known.request_id == asked.id:
+            if known.answer is None or known.asked.id == asked.id:
                 self.requests.join(known, asked)
             else:
                 self._serve(asked, known.answer)

@@ -166,12 +166,11 @@ class Outbox:
 
     def sent(self, id: int) -> None:
         """It waits no longer, and is remembered. Nothing happens where it gave way meanwhile."""
-        row = self._database.execute(
-            "UPDATE answers SET sent_ms = ? WHERE id = ? AND sent_ms IS NULL RETURNING bytes", (self._now_ms(), id)
-        ).fetchone()
-        if row is not None:
+        size = self._one("SELECT bytes FROM answers WHERE id = ? AND sent_ms IS NULL", id)
+        if size is not None:
+            self._database.execute("UPDATE answers SET sent_ms = ? WHERE id = ?", (self._now_ms(), id))
             self.stats.messages -= 1
-            self.stats.bytes -= row[0]
+            self.stats.bytes -= size
 
     def drop(self, id: int) -> Gone | None:
         """It can never be sent."""
@@ -258,10 +257,11 @@ class Outbox:
 
     def _remove(self, id: int, *, is_dropped: bool = False) -> Gone | None:
         row = self._database.execute(
-            "DELETE FROM answers WHERE id = ? RETURNING request_id, attempt, bytes, sent_ms IS NULL", (id,)
+            "SELECT request_id, attempt, bytes, sent_ms IS NULL FROM answers WHERE id = ?", (id,)
         ).fetchone()
         if row is None:
             return None
+        self._database.execute("DELETE FROM answers WHERE id = ?", (id,))
         request_id, attempt, size, is_waiting = row
         self._all_messages -= 1
         self._all_bytes -= size

@@ -160,8 +160,7 @@ class RoutedOffer(Offer):
         self._tell(delivery, failure(Outcome.REFUSED, result.failure(why)))
 
     def _tell(self, delivery: Delivery, answer: Answer) -> None:
-        routed = _routed(delivery)
-        self._answerer.answer(routed.request, routed.origin, answer)
+        self._answerer.answer_to(_routed(delivery).asked, answer)
 
     # --- Not here, not now ----------------------------------------------------------------------
 

@@ -295,6 +295,7 @@ def test_killed_in_the_middle_of_a_write_it_has_all_that_was_committed(
         committed = [int(writer.stdout.readline()) for _ in range(after)]
         os.kill(writer.pid, signal.SIGKILL)
 
+    assert look(path).messages >= committed[-1]  # seen from outside before anybody mends it
     with closing(Outbox.open(path)) as outbox:
         found = [int(each.entry.request_id[1:]) for each in outbox.waiting(limit=10_000)]
 
