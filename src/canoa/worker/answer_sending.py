@@ -17,7 +17,7 @@ import msgspec
 from canoa.broker import topology
 from canoa.broker.bundled import PartDelivery
 from canoa.broker.port import Publication
-from canoa.errors import CanoaError, DeliveryUnknown, Unroutable
+from canoa.errors import BrokerUnreachable, DeliveryUnknown, Unroutable
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.repeating import is_lasting
@@ -30,6 +30,7 @@ from canoa.worker.settling import REPEAT_AFTER_S
 
 if TYPE_CHECKING:
     from canoa.broker.port import Broker, Message, PublishOutcome
+    from canoa.errors import CanoaError
     from canoa.worker.absorbing import InHand, Requests
     from canoa.worker.outbox_writer import OutboxWriter
     from canoa.worker.settling import Settler
@@ -104,8 +105,9 @@ class AnswerSender:
             self._broker.post(bundle, partial(self._on_outcomes, together))
 
     def _on_outcomes(self, together: list[InHand], outcome: PublishOutcome) -> None:
+        is_link_gone = isinstance(outcome, BrokerUnreachable | DeliveryUnknown)
         for each in together:
-            if outcome is None or self._can_keep(each) or each.row is not None:
+            if outcome is None or (is_link_gone and (self._can_keep(each) or each.row is not None)):
                 self._on_outcome(each, outcome)
             else:  # from here on every answer is tried for by itself
                 self._send_alone(each)

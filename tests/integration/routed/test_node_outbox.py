@@ -139,6 +139,26 @@ async def test_what_ended_while_the_link_was_down_is_answered_later_and_ran_once
     assert (counter.runs, manager.answer_count) == (5, 5)
 
 
+async def test_parts_of_a_bundle_are_kept_and_absorbed_one_by_one(
+    node: Canoa, manager: BareManager, proxy: TcpProxy, file: Path
+) -> None:
+    counter = Counter(node)
+    async with node.worker_with(settings(file)) as worker:
+        request_ids = await manager.send_together(*(asking("shop.count") for _ in range(10)))
+        await counter.gate.has(10)
+        async with cut_off(proxy, manager):
+            counter.gate.open()
+            await until_kept(file, 10)
+
+        answers = await manager.answers_together(10)
+        await until_sent(worker)
+        await until(lambda: sample(worker, "canoa_node_requests_absorbed_total") == 10)
+        await until_holding(manager.broker, QUEUE, 0)
+
+    assert {each.request_id for each in answers} >= set(request_ids)
+    assert counter.runs == 10
+
+
 async def test_one_that_still_runs_when_it_comes_again_is_not_begun_a_second_time(
     node: Canoa, manager: BareManager, proxy: TcpProxy, file: Path
 ) -> None:
