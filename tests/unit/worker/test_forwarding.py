@@ -1,4 +1,4 @@
-"""What waits in the outbox is sent oldest first, and again while the way is closed; by any way that keeps its promise."""
+"""What waits in the outbox is sent oldest first, and again while the way is closed; by any way that is one."""
 
 from __future__ import annotations
 
