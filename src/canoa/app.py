@@ -342,6 +342,11 @@ class Canoa:
             labels=parse_labels(ours.labels),
             join=ours.join,
             manager_url=ours.manager_url,
+            outbox="" if ours.outbox == "none" else ours.outbox,
+            outbox_max_messages=ours.outbox_max_messages,
+            outbox_max_bytes=ours.outbox_max_bytes,
+            outbox_drop=ours.outbox_drop,
+            outbox_always=ours.outbox_always and bool(ours.outbox),
         )
         async with self.worker_with(settings) as worker:
             yield worker

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from canoa.errors import SettingError
-from canoa.vocabulary import Layer, Routing
+from canoa.vocabulary import Drop, Layer, Routing
 from canoa.wire import compression_policy
 from canoa.wire.compression_policy import CompressionPolicy, parse_rule
 
@@ -90,6 +90,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     http: str = ""  # host:port where workers take messages over HTTP; empty: nowhere, unless they have no broker
     endpoint: Url = ""  # the address under which managers find that; empty: made of host and port
     node_token: Secret = ""  # what workers show to managers that ask nodes for a token
+
+    outbox: str = ""  # of workers: file for answers while the link is down; empty: by their node id; none: none
+    outbox_max_messages: Count = 10_000  # what gives way beyond that, `outbox_drop` says
+    outbox_max_bytes: Count = 64 * 1024 * 1024  # more bridges longer cuts, costs disk
+    outbox_drop: Drop = Drop.OLDEST  # what gives way when it is full: oldest, newest or refuse
+    outbox_always: bool = (
+        False  # true: every routed answer is on disk before it is sent; runs less twice, and is slower
+    )
 
     compression_edge: Rule = compression_policy.DEFAULT_EDGE  # algorithm:bytes, or none; see `compression_policy.py`
     compression_fog: Rule = compression_policy.DEFAULT_FOG

@@ -1,4 +1,4 @@
-"""The words every part shares: layers, ways to choose, roles, and the ids of tasks, nodes and actions.
+"""The words every part shares: layers, ways to choose and to drop, roles, and the ids of tasks, nodes and actions.
 
 Values and types only; how they travel is in `wire/`, what is done with them in the features.
 """
@@ -38,6 +38,14 @@ class Routing(enum.StrEnum):
     LEAST_LOADED = "least_loaded"
     POWER_OF_TWO = "power_of_two"
     LEARNED = "learned"
+
+
+class Drop(enum.StrEnum):
+    """What gives way when a node's outbox has no room."""
+
+    OLDEST = "oldest"  # what has waited longest: fresh answers are more likely to be waited for
+    NEWEST = "newest"  # the one that comes
+    REFUSE = "refuse"  # nothing: the answer stays with its delivery, and the node takes no more than it can hold
 
 
 class Layer(enum.StrEnum):

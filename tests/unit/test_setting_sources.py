@@ -13,7 +13,7 @@ from rich.pretty import pretty_repr
 from canoa import Canoa
 from canoa.errors import SettingError
 from canoa.settings import Settings, read, survey
-from canoa.vocabulary import Layer, Routing
+from canoa.vocabulary import Drop, Layer, Routing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,6 +76,8 @@ def _another(value: Any) -> Any:
             return Layer.EDGE
         case Routing():
             return Routing.LEARNED
+        case Drop():
+            return Drop.REFUSE
         case str():
             return "none" if ":" in value and "/" not in value else "other"  # a compression rule, or any text
     return value + 1

@@ -16,6 +16,7 @@ from canoa.cli.init import init
 from canoa.cli.manager import manager
 from canoa.cli.map import map_
 from canoa.cli.nodes import nodes
+from canoa.cli.outbox import outbox
 from canoa.cli.plans import plans_app
 from canoa.cli.recorder import recorder
 from canoa.cli.result import cancel, result
@@ -74,6 +75,7 @@ app.add_typer(plans_app, name="plans", rich_help_panel=TASKS)
 app.add_typer(dead_app, name="dead", rich_help_panel=TASKS)
 app.command(rich_help_panel=PROJECT)(nodes)
 app.command(rich_help_panel=PROJECT)(explain)
+app.command(rich_help_panel=PROJECT)(outbox)
 app.command(rich_help_panel=PROJECT)(doctor)
 app.add_typer(actions_app, name="actions", rich_help_panel=PROJECT)
 app.add_typer(token_app, name="token", rich_help_panel=PROJECT)

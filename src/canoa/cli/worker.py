@@ -12,6 +12,7 @@ from canoa.cli import logs, output, reload, serving
 from canoa.cli.listening import parse_place
 from canoa.cli.loading import load_app, needs_extra, require_real_broker
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
+from canoa.cli.outbox import outbox_of
 from canoa.execution.placement import parse_labels
 from canoa.vocabulary import Layer
 
@@ -33,6 +34,15 @@ Site = Annotated[
 Labels = Annotated[
     list[str] | None,
     typer.Option("--label", help="name=value that placements may ask for; several times. Otherwise CANOA_LABELS."),
+]
+OutboxPath = Annotated[
+    str | None,
+    typer.Option(
+        "--outbox",
+        help="File in which answers wait while the link is down, or none. Otherwise CANOA_OUTBOX, or one by --node-id.",
+        metavar="PATH",
+        show_default=False,
+    ),
 ]
 NodeName = Annotated[
     str, typer.Option("--node-id", help="This worker's name among the nodes; otherwise host name and process id.")
@@ -84,6 +94,7 @@ def worker(
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds it may be cut off before it counts as dead; 0: as the managers think.")
     ] = 0.0,
+    outbox: OutboxPath = None,
     metrics: Annotated[str, typer.Option(help="Serve Prometheus metrics at host:port.", metavar="HOST:PORT")] = "",
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait at start for a broker that is away.")] = 30.0,
     follow_code: Annotated[
@@ -129,6 +140,11 @@ def worker(
             http=place_http,
             endpoint=endpoint or app.settings.endpoint,
             node_token=app.settings.node_token,
+            outbox=outbox_of(app.settings.outbox if outbox is None else outbox, node_id, join=app.settings.join),
+            outbox_max_messages=app.settings.outbox_max_messages,
+            outbox_max_bytes=app.settings.outbox_max_bytes,
+            outbox_drop=app.settings.outbox_drop,
+            outbox_always=app.settings.outbox_always,
         )
 
     async def main() -> None:

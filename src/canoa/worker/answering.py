@@ -1,36 +1,35 @@
 """How a node answers a manager: by a message as published, with what Canoa adds in its headers.
 
-The answer is confirmed before the delivery it answers is acknowledged. Who sends bundles reads bundles: answers to what
-came in them go in them, as many as end in one turn of the event loop.
+Also what comes again: it gets the answer that there is, or will be. How answers travel is in `answer_sending.py`: each
+is confirmed, or on disk, before the delivery it answers is acknowledged.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from canoa.broker import topology
-from canoa.broker.bundled import PartDelivery
-from canoa.broker.port import HeaderValue, Message, Publication
-from canoa.errors import WrongUse
+from canoa.broker.port import HeaderValue, Message, Settlement
+from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.wire import result, sapparchi
-from canoa.wire.bundle import packed
 from canoa.wire.codec import ContentType
 from canoa.wire.ids import made_up_id
 from canoa.wire.sapparchi import NodeMessage
-from canoa.worker.settling import REPEAT_AFTER_S
-from canoa.worker.uplinks.port import UplinkDelivery
+from canoa.worker.absorbing import Asked, Requests
+from canoa.worker.answer_sending import AnswerSender
 
 if TYPE_CHECKING:
-    from canoa.broker.port import Broker, Delivery, PublishOutcome
+    from canoa.broker.port import Broker, Delivery
     from canoa.wire.result import Failure
+    from canoa.worker.answer_way import AnyWay
+    from canoa.worker.outbox import Entry
+    from canoa.worker.outbox_writer import OutboxWriter
     from canoa.worker.settling import Settler
-    from canoa.worker.uplinks.port import Uplink
 
 log = get_logger(__name__)
 
@@ -61,88 +60,59 @@ def failure(status: str, what: Failure, *, started_s: float | None = None, is_fi
     )
 
 
-class _Owed(NamedTuple):
-    message: Message
-    request: NodeMessage
-    delivery: Delivery
-
-
 class Answerer:
-    """`broker`: the settler's own."""
+    """`broker`: the settler's own. `way`: to the managers. `outbox`: where answers wait while no way is open; None:
+    nowhere."""
 
-    def __init__(self, broker: Broker, settler: Settler, node_id: str) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        broker: Broker,
+        settler: Settler,
+        node_id: str,
+        *,
+        way: AnyWay,
+        outbox: OutboxWriter | None = None,
+        always_keep: bool = False,
+    ) -> None:
+        self.absorbed = 0  # requests that came again, and did not run again
+        self.requests = Requests()
+        self.sender = AnswerSender(broker, settler, self.requests, way=way, outbox=outbox, always=always_keep)
         self._settler = settler
         self._node_id = node_id
-        self._loop = asyncio.get_running_loop()
-        self._owed: list[_Owed] = []  # since this turn of the loop
+        self._outbox = outbox
 
     def answer(self, request: NodeMessage, delivery: Delivery, answer: Answer) -> None:
         """Then acknowledge the delivery, which is no longer ours afterwards."""
+        self.answer_to(Asked(request, delivery), answer)
+
+    def answer_to(self, asked: Asked, answer: Answer) -> None:
+        request = asked.request
         message = Message(
             body=sapparchi.encode(
                 NodeMessage(action_to=request.action_to, request_id=request.request_id, message_data=answer.data)
             ),
             content_type=_JSON,
             headers=self._headers(answer),
-            persistent=delivery.message.persistent,
+            persistent=asked.delivery.message.persistent,
             message_id=message_id_of(request),
         )
-        owed = _Owed(message, request, delivery)
-        is_part = isinstance(delivery, PartDelivery)
-        origin = delivery.whole.delivery if isinstance(delivery, PartDelivery) else delivery
-        if isinstance(origin, UplinkDelivery):
-            self._send_up(owed, origin.uplink, together=is_part)
-        elif is_part:
-            self._send_soon(owed)
-        else:
-            self._send_alone(owed)
+        self._send(asked, message)
 
-    def _send_up(self, owed: _Owed, uplink: Uplink, *, together: bool) -> None:
-        """By the way it came. What no manager takes now is tried again: nobody else has it."""
-        again = partial(self._send_up, owed, uplink, together=together)
-
-        def on_outcome(outcome: PublishOutcome) -> None:
-            if outcome is None or type(outcome) is WrongUse:
-                if outcome is not None:
-                    log.warning("answer_refused", request_id=owed.request.request_id, reason=str(outcome))
-                self._settler.done(owed.delivery)
-            else:
-                log.debug("answer_waits", request_id=owed.request.request_id, reason=str(outcome))
-                self._loop.call_later(REPEAT_AFTER_S, again)
-
-        uplink.answer(owed.message, on_outcome, together=together)
-
-    def _send_soon(self, owed: _Owed) -> None:
-        if not self._owed:
-            self._loop.call_soon(self._send_together)
-        self._owed.append(owed)
-
-    def _send_together(self) -> None:
-        owed, self._owed = self._owed, []
-        at = 0
-        for message, count in packed([each.message for each in owed]):
-            together, at = owed[at : at + count], at + count
-            if count == 1:
-                self._send_alone(together[0])
-            else:  # not over the published exchange, where others may listen who know nothing of bundles
-                bundle = Publication(message=message, key=topology.STEP_RESULTS)
-                self._broker.post(bundle, partial(self._on_outcome, together))
-
-    def _on_outcome(self, owed: list[_Owed], outcome: PublishOutcome) -> None:
-        if outcome is None:
-            for each in owed:
-                self._settler.done(each.delivery)
-        else:
-            for each in owed:  # from here on every answer is tried for by itself
-                self._send_alone(each)
-
-    def _send_alone(self, owed: _Owed) -> None:
-        self._settler.send_then_ack(
-            Publication(message=owed.message, exchange=topology.AMQ_TOPIC, key=topology.STEP_RESULTS),
-            owed.delivery,
-            if_unroutable=partial(self._nobody_listens, owed),
-        )
+    def _send(self, asked: Asked, message: Message) -> None:
+        """To all who ask for it."""
+        in_hand = self.requests.in_hand(asked)
+        if in_hand.answer is not None:  # refused twice, say
+            self.requests.join(in_hand, asked)
+            return
+        also = in_hand.also
+        in_hand.answer = message
+        in_hand.is_work = in_hand.may_keep = message.headers[sapparchi.STATUS] != sapparchi.RETURNED
+        if also:
+            in_hand.also = tuple(each for each in also if each.id == asked.id)
+        self.sender.send(in_hand)
+        for each in also:
+            if each.id != asked.id:
+                self._serve(each, message)
 
     def _headers(self, answer: Answer) -> dict[str, HeaderValue]:
         headers: dict[str, HeaderValue] = {
@@ -160,11 +130,53 @@ class Answerer:
             headers[sapparchi.NO_RETRY] = True
         return headers
 
-    def _nobody_listens(self, owed: _Owed) -> None:
-        """No manager ever declared where results go: whoever sent this does not want to know."""
-        request = owed.request
-        log.warning("result_without_manager", request_id=request.request_id, action=request.action_to)
-        self._settler.done(owed.delivery)
+    # --- Requests that come again -----------------------------------------------------------------------
+
+    def is_known(self, asked: Asked) -> bool:
+        """It runs here, or was answered from here: `absorb` is the end of it, and it must not run."""
+        return self.requests.is_known(asked) or (
+            self._outbox is not None and self._outbox.knows(asked.id, asked.attempt)
+        )
+
+    def absorb(self, asked: Asked) -> None:
+        """It gets the answer of the one that is known, and is no longer ours afterwards."""
+        self.absorbed += 1
+        log.debug("request_absorbed", request_id=asked.id, action=asked.request.action_to)
+        known = self.requests.find(asked)
+        if known is not None:
+            if known.answer is None or known.asked.id == asked.id:
+                self.requests.join(known, asked)
+            else:
+                self._serve(asked, known.answer)
+        elif self.requests.is_answered(asked.id) or self._outbox is None or asked.id in self._outbox:
+            self._settler.done(asked.delivery)  # its answer is with the broker, or goes there from the outbox
+        else:
+            earlier = self._outbox.answered_as(asked.attempt) or ""
+            self._outbox.find(earlier, partial(self._on_found, asked))
+
+    def abandon(self, request: NodeMessage) -> None:
+        """It ends here without an answer: whoever waited for that comes again."""
+        for each in self.requests.end(request.request_id, is_answered=False):
+            self._give_back(each)
+
+    def _on_found(self, asked: Asked, entry: Entry | None) -> None:
+        if entry is None:
+            self._give_back(asked)
+        else:
+            self._serve(asked, entry.message)
+
+    def _serve(self, asked: Asked, answer: Message) -> None:
+        """The answer to another request for the same attempt, unless it says only that one's own fate."""
+        if answer.headers[sapparchi.STATUS] in (sapparchi.RETURNED, Outcome.CANCELLED):
+            self._give_back(asked)
+            return
+        said = sapparchi.decode(answer.body, NodeMessage)
+        body = sapparchi.encode(msgspec.structs.replace(said, request_id=asked.id))
+        self._send(asked, msgspec.structs.replace(answer, body=body, message_id=message_id_of(asked.request)))
+
+    def _give_back(self, asked: Asked) -> None:
+        asked.delivery.settle(Settlement.REQUEUE)
+        self._settler.dropped()
 
 
 def message_id_of(request: NodeMessage) -> str:

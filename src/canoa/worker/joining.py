@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from canoa.execution.prefetch import RunEstimate, deliveries_for, prefetch_for
+from canoa.worker.answer_way import AnyWay
 from canoa.worker.answering import Answerer
 from canoa.worker.node import Node
 from canoa.worker.proving import OwnProof
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker, Delivery
     from canoa.worker.health_page import HealthPage
     from canoa.worker.node import Identity
+    from canoa.worker.outbox import OutboxStats
+    from canoa.worker.outbox_writer import OutboxWriter
     from canoa.worker.pooled import PoolOffer
     from canoa.worker.routed import RoutedDelivery
     from canoa.worker.settling import Settler
@@ -30,7 +33,8 @@ PARTS_WEIGHT: Final = 0.05
 
 
 class Joined:
-    """`concurrency`: of all lanes that its actions run in. `new_uplinks`: ways to managers besides the broker."""
+    """`concurrency`: of all lanes that its actions run in. `new_uplinks`: ways to managers besides the broker;
+    `has_broker`: managers are on that."""
 
     def __init__(
         self,
@@ -44,6 +48,9 @@ class Joined:
         page: HealthPage | None,
         quiet_s: float,
         new_uplinks: Callable[[Node], Sequence[Uplink]] = lambda _: (),
+        has_broker: bool = True,
+        outbox: OutboxWriter | None = None,
+        always_keep: bool = False,
     ) -> None:
         self.node = Node(broker, identity, load=lambda: in_progress() / concurrency, page=page)
         self._uplinks = new_uplinks(self.node)
@@ -53,7 +60,11 @@ class Joined:
         self._prefetch = prefetch_for(concurrency, self._estimate, None)
         self._deliveries = self._prefetch
         self._parts_mean = 1.0  # of one delivery
-        answerer = Answerer(broker, settler, identity.node_id)
+        self._outbox = outbox
+        way = AnyWay(broker, self._uplinks, has_broker=has_broker)
+        self._answerer = answerer = Answerer(
+            broker, settler, identity.node_id, way=way, outbox=outbox, always_keep=always_keep
+        )
         routed: dict[str, RoutedOffer] = {
             each.name: RoutedOffer(each, settler, answerer, queue=self.node.queue, estimate=self._estimate)
             for each in offers
@@ -84,6 +95,30 @@ class Joined:
         of_uplinks = [duty for uplink in self._uplinks for duty in uplink.duties()]
         return [*self.node.duties(), self._proof.run(), *of_uplinks]
 
+    @property
+    def absorbed(self) -> int:
+        """Requests that came again, and did not run again."""
+        return self._answerer.absorbed
+
+    @property
+    def outbox(self) -> OutboxStats | None:
+        return None if self._outbox is None else self._outbox.stats
+
+    def runs_as(self, request_id: str) -> str:
+        """The request whose answer this one gets: mostly its own."""
+        return self._answerer.requests.runs_as(request_id)
+
+    async def open_outbox(self) -> None:
+        """Before anything comes that it may know."""
+        if self._outbox is not None:
+            await self._outbox.open()
+
+    async def close_outbox(self) -> None:
+        """Once nothing is on its way any more."""
+        self._answerer.sender.stop()
+        if self._outbox is not None:
+            await self._outbox.aclose()
+
     async def start(self, take: Callable[[RoutedOffer, RoutedDelivery], None]) -> None:
         """`take` gets what may run here."""
 
@@ -100,6 +135,7 @@ class Joined:
         await self.node.join(on_message, prefetch=self._prefetch)
         for uplink in self._uplinks:
             await uplink.start(on_message)
+        self._answerer.sender.start()
 
     async def leave(self) -> None:
         """Say so, if anybody can hear it."""

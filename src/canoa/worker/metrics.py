@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from canoa.vocabulary import ActionName, Layer
+    from canoa.worker.outbox import OutboxStats
 
 BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -64,6 +65,10 @@ class NodeFigures(Protocol):
     def refused(self) -> int: ...
     @property
     def is_deaf(self) -> bool: ...
+    @property
+    def absorbed(self) -> int: ...
+    @property
+    def outbox(self) -> OutboxStats | None: ...
 
 
 class WorkerCollector(Collector):
@@ -106,7 +111,21 @@ def _of_this_node(node: NodeFigures) -> Iterable[CounterMetricFamily | GaugeMetr
     refused.add_metric([], node.refused)
     deaf = GaugeMetricFamily("canoa_node_deaf", "1 while what this node sends to its own queue does not come back.")
     deaf.add_metric([], node.is_deaf)
-    return (registered, refused, deaf)
+    absorbed = CounterMetricFamily("canoa_node_requests_absorbed", "Requests that came again, and did not run again.")
+    absorbed.add_metric([], node.absorbed)
+    return (registered, refused, deaf, absorbed, *(() if node.outbox is None else _of_the_outbox(node.outbox)))
+
+
+def _of_the_outbox(stats: OutboxStats) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
+    messages = GaugeMetricFamily("canoa_outbox_messages", "Answers that wait in the node's outbox.")
+    messages.add_metric([], stats.messages)
+    size = GaugeMetricFamily("canoa_outbox_bytes", "Their size.")
+    size.add_metric([], stats.bytes)
+    dropped = CounterMetricFamily(
+        "canoa_outbox_dropped", "Answers that found no room, or no disk, since the file began."
+    )
+    dropped.add_metric([], stats.dropped)
+    return (messages, size, dropped)
 
 
 def _of_this_process() -> Iterable[CounterMetricFamily | GaugeMetricFamily]:

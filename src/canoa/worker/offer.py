@@ -74,6 +74,20 @@ class Offer(ABC):
         timeout_s = self.policy.timeout_s if known.timeout_s is None else known.timeout_s
         return msgspec.structs.replace(self.policy, retries=retries, timeout_s=timeout_s)
 
+    # --- What comes again -----------------------------------------------------------------------
+
+    def is_known(self, delivery: Delivery) -> bool:
+        """It runs here already, or was answered from here: to be absorbed, not to be run. Of routed ones alone."""
+        return False
+
+    def absorb(self, delivery: Delivery) -> None:
+        """Give a known one the answer that there is, or will be."""
+        raise NotImplementedError
+
+    def begun(self, delivery: Delivery) -> None:
+        """Its attempt starts: from here on it is known. Of routed ones alone."""
+        raise NotImplementedError
+
     # --- Ends -----------------------------------------------------------------------------------
 
     @abstractmethod

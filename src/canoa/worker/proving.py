@@ -75,7 +75,7 @@ class OwnProof:
         if request.request_id != self._request_id:
             answer = canary.answer(request, self._node.id, reply_to=delivery.message.reply_to)
             if isinstance(delivery, UplinkDelivery):
-                delivery.uplink.answer(answer.message, _ignored, together=False)
+                delivery.uplink.send(answer.message, _ignored)
             else:
                 self._broker.post(answer, _ignored)
 

@@ -22,9 +22,9 @@ from canoa.execution import rules
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.wire import result, sapparchi, task
+from canoa.worker.absorbing import Asked
 from canoa.worker.answering import Answer, failure, message_id_of
 from canoa.worker.offer import RECOUNTED_S, Encoded, Offer
-from canoa.worker.uplinks.port import UplinkDelivery
 
 if TYPE_CHECKING:
     from canoa.execution.policy import Policy
@@ -40,12 +40,13 @@ log = get_logger(__name__)
 class RoutedDelivery:
     """A delivery whose message reads like the pool's: its body is the arguments, its id the request's."""
 
-    __slots__ = ("message", "origin", "request")
+    __slots__ = ("asked", "message", "origin", "request")
 
     def __init__(self, origin: Delivery, request: NodeMessage, message: Message) -> None:
         self.origin = origin
         self.request = request
         self.message = message
+        self.asked = Asked(request, origin)
 
     @property
     def exchange(self) -> str:
@@ -110,6 +111,17 @@ class RoutedOffer(Offer):
         """Managers send the time limit along, and mostly the action's own."""
         return self.policy if known.timeout_s == self.policy.timeout_s else super().policy_for(known)
 
+    # --- What comes again -----------------------------------------------------------------------
+
+    def is_known(self, delivery: Delivery) -> bool:
+        return self._answerer.is_known(_routed(delivery).asked)
+
+    def absorb(self, delivery: Delivery) -> None:
+        self._answerer.absorb(_routed(delivery).asked)
+
+    def begun(self, delivery: Delivery) -> None:
+        self._answerer.requests.in_hand(_routed(delivery).asked)
+
     # --- Ends -----------------------------------------------------------------------------------
 
     def succeed(self, known: Task, delivery: Delivery, value: Any) -> None:
@@ -148,14 +160,14 @@ class RoutedOffer(Offer):
         self._tell(delivery, failure(Outcome.REFUSED, result.failure(why)))
 
     def _tell(self, delivery: Delivery, answer: Answer) -> None:
-        routed = _routed(delivery)
-        self._answerer.answer(routed.request, routed.origin, answer)
+        self._answerer.answer_to(_routed(delivery).asked, answer)
 
     # --- Not here, not now ----------------------------------------------------------------------
 
     def hand_back(self, delivery: Delivery) -> None:
         """To the manager: this node leaves, and another may have it."""
         if delivery.is_settled:
+            self._answerer.abandon(_routed(delivery).request)
             self._settler.dropped()
         else:
             self._tell(delivery, failure(sapparchi.RETURNED, result.failure("its node leaves")))
@@ -168,17 +180,14 @@ class RoutedOffer(Offer):
         self._send_to_itself(delivery, ladder.towards(self.queue, message, RECOUNTED_S))
 
     def wait(self, delivery: Delivery, wait_s: float) -> None:
-        routed = _routed(delivery)
-        message = task.again(routed.as_it_came())
-        if isinstance(routed.origin, PartDelivery) and isinstance(routed.origin.whole.delivery, UplinkDelivery):
-            routed.origin.whole.delivery.again_apart(message, wait_s)
-            self._settler.done(delivery)
-        elif isinstance(routed.origin, UplinkDelivery):
-            routed.origin.again(message, wait_s)
-            self._settler.dropped()
-        else:
-            self._send_to_itself(delivery, ladder.towards(self.queue, message, wait_s))
+        message = task.again(_routed(delivery).as_it_came())
+        self._send_to_itself(delivery, ladder.towards(self.queue, message, wait_s))
+
+    def requeue(self, delivery: Delivery) -> None:
+        self._answerer.abandon(_routed(delivery).request)
+        super().requeue(delivery)
 
     def _send_to_itself(self, delivery: Delivery, publication: Publication) -> None:
+        self._answerer.abandon(_routed(delivery).request)
         refuse = partial(self.refuse_message, delivery)
         self._settler.send_then_ack(publication, delivery, if_unsendable=refuse)

@@ -107,6 +107,9 @@ class Runner:
 
     async def handle(self, offer: Offer, delivery: Delivery, *, is_suspect: bool = False) -> None:
         """From the bytes to the end. `is_suspect`: it came from the suspect queue, and nothing else runs here."""
+        if offer.is_routed and offer.is_known(delivery):  # another copy of it started while this one waited
+            offer.absorb(delivery)
+            return
         known = self.look(offer, delivery, is_suspect=is_suspect)
         if known is not None:
             await self._attempt(offer, known, delivery, offer.policy_for(known).timeout_s)
@@ -169,6 +172,8 @@ class Runner:
         stats, attempt, is_kept = offer.stats, Attempt(), known.is_kept
         if is_kept or offer.is_routed:
             known = msgspec.structs.replace(known, started_s=time.time())
+        if offer.is_routed:
+            offer.begun(delivery)
         if is_kept and self._journal is not None:
             self._journal.begun(known.id)
         spanned = telemetry.begin_attempt(known, offer.queue, node_id=self._node_id, is_memory=self._is_memory)

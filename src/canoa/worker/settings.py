@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import msgspec
 
 from canoa.errors import SettingError
 from canoa.execution.placement import check_labels
-from canoa.vocabulary import Layer
+from canoa.vocabulary import Drop, Layer
+from canoa.worker.outbox import OutboxLimits
+from canoa.worker.outbox_writer import OutboxWriter
 
 MAX_SITE_CHARS = 128
 _NODE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -33,12 +36,22 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     prove_after_s: float = 30.0  # without a message, it sends itself one; lower finds sooner that it is deaf
     journal: str = ""  # file that tells which kept tasks run, where the broker dies with the process; empty: none
 
+    outbox: str = ""  # file in which answers to managers wait while the link is down; empty: none
+    outbox_max_messages: int = OutboxLimits().max_messages
+    outbox_max_bytes: int = OutboxLimits().max_bytes
+    outbox_drop: Drop = Drop.OLDEST  # what gives way when it is full
+    outbox_always: bool = False  # every answer is on disk before it is sent; true runs less twice, and is slower
+
     @property
     def managers(self) -> list[str]:
         """Their addresses."""
         return [url.strip() for url in self.manager_url.split(",") if url.strip()]
 
     def __post_init__(self) -> None:
+        if self.outbox_always and not self.outbox:
+            raise SettingError(
+                "outbox_always needs an outbox: give the worker a name (--node-id), or a file (--outbox)"
+            )
         if self.concurrency < 1 or self.processes < 0 or self.drain_s < 0:
             raise SettingError(
                 f"concurrency={self.concurrency}, processes={self.processes}, drain={self.drain_s:g}: "
@@ -56,3 +69,12 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SettingError(f"http={self.http!r:.80} without a manager's address; give manager_url, too")
         if len(self.site) > MAX_SITE_CHARS or not self.site.isprintable():
             raise SettingError(f"site {self.site!r:.150}: use up to {MAX_SITE_CHARS} characters that can be printed")
+
+    def new_outbox(self) -> OutboxWriter | None:
+        """To be opened on the event loop that asks."""
+        if not self.outbox:
+            return None
+        limits = OutboxLimits(
+            max_messages=self.outbox_max_messages, max_bytes=self.outbox_max_bytes, drop=self.outbox_drop
+        )
+        return OutboxWriter(Path(self.outbox), limits)

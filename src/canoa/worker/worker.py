@@ -142,7 +142,10 @@ class Worker:
             in_progress=lambda: self.in_progress,
             page=health_page(settings.managers[0]) if settings.managers and not self._app.settings.is_memory else None,
             new_uplinks=self._new_uplinks,
+            has_broker=not self._app.settings.is_memory,
             quiet_s=settings.prove_after_s,
+            outbox=settings.new_outbox(),
+            always_keep=settings.outbox_always,
         )
 
     def _ways(self) -> tuple[str, ...]:
@@ -198,6 +201,7 @@ class Worker:
             await self._broker.declare(*topology.shared())
             if self._joined is not None:
                 await self._joined.node.wait_free()
+                await self._joined.open_outbox()
             for offer in self._offers:
                 await self._consume(offer)
             await self._listen_for_cancels()
@@ -206,6 +210,8 @@ class Worker:
         except BaseException:
             await self._limits.aclose()
             await self._broker.aclose()
+            if self._joined is not None:
+                await self._joined.close_outbox()
             self._runner.close()
             raise
         self._spawn(self._tune(), "tune")
@@ -278,7 +284,10 @@ class Worker:
             lane.push((offer, delivery, None), delivery.message.priority)
 
     def _on_routed(self, offer: RoutedOffer, delivery: RoutedDelivery) -> None:
-        if delivery.is_suspect:
+        if offer.is_known(delivery):  # comes again, and is no sign of a crash
+            self._settler.took()
+            offer.absorb(delivery)
+        elif delivery.is_suspect:
             self._suspects.take(offer, delivery)
         elif delivery.redelivered and not self._is_stopping:
             # It never runs as it is, but is counted first; at once, since its bundle is not acknowledged before.
@@ -313,7 +322,10 @@ class Worker:
             return
         task_id = TaskId(delivery.message.body.decode(errors="replace"))
         self._cancelled.add(task_id)
-        self._runner.interrupt(task_id, Interruption.CANCELLED)
+        self._runner.interrupt(self._runs_as(task_id), Interruption.CANCELLED)
+
+    def _runs_as(self, task_id: TaskId) -> TaskId:
+        return task_id if self._joined is None else TaskId(self._joined.runs_as(task_id))
 
     async def _tune(self) -> None:
         """Prefetch follows run time: fast actions hide round trips, slow ones leave work to others."""
@@ -384,6 +396,8 @@ class Worker:
         if self._joined is not None:
             await self._joined.aclose()
         await self._broker.aclose()
+        if self._joined is not None:  # after the broker: what it had not sent is kept
+            await self._joined.close_outbox()
         log.info("worker_stopped", node_id=self.node_id, clean=is_clean)
         return is_clean
 

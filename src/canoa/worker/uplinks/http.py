@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canoa.errors import CanoaError, NodeIdTaken
 from canoa.logs import get_logger
+from canoa.wire.bundle import is_bundle
 from canoa.worker import registration
 from canoa.worker.registration import State, View
 from canoa.worker.uplinks.http_door import HttpDoor
@@ -55,6 +56,7 @@ class HttpUplink:
         self._door = HttpDoor(listener, self._take, token=lambda: self._token, max_body_bytes=max_body_bytes)
         self._on_message: OnDelivery = _nobody
         self._in_hand = 0
+        self._reads_bundles = False  # a manager that sends them
         self._token: str | None = None
         self._view = View()
         self._forced_s = 0.0
@@ -70,8 +72,8 @@ class HttpUplink:
     def duties(self) -> list[Coroutine[Any, Any, None]]:
         return [self._stay_registered()]
 
-    def answer(self, message: Message, on_outcome: Callable[[PublishOutcome], None], *, together: bool) -> None:
-        self._posts.answer(message, on_outcome, together=together)
+    def send(self, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
+        self._posts.answer(message, on_outcome, together=self._reads_bundles)
 
     async def leave(self) -> None:
         self._door.close()
@@ -89,6 +91,7 @@ class HttpUplink:
         if self._in_hand >= MAX_IN_HAND:
             return False
         self._in_hand += 1
+        self._reads_bundles |= is_bundle(message)
         self._on_message(UplinkDelivery(message, self, self._on_message, self._on_settled))
         return True
 

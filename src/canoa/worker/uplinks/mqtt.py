@@ -84,7 +84,7 @@ class MqttUplink:
         assert self._running is not None
         await asyncio.shield(self._running)
 
-    def answer(self, message: Message, on_outcome: Callable[[PublishOutcome], None], *, together: bool) -> None:
+    def send(self, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
         self._client.post(_RESULTS, message, on_outcome)
 
     async def leave(self) -> None:

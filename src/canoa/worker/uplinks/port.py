@@ -29,9 +29,8 @@ class Uplink(Protocol):
     def duties(self) -> list[Coroutine[Any, Any, None]]:
         """What runs as long as the node does; one that raises makes it deaf."""
 
-    def answer(self, message: Message, on_outcome: Callable[[PublishOutcome], None], *, together: bool) -> None:
-        """Send now, hear later, once; never from inside. None: a manager has it. `together`: it may leave in a bundle,
-        since what it answers came in one."""
+    def send(self, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
+        """An answer, as `AnswerWay` has it."""
 
     async def leave(self) -> None:
         """Say so, and take nothing more that is new."""
@@ -40,8 +39,7 @@ class Uplink(Protocol):
 
 
 class UplinkDelivery(DirectDelivery):
-    """What came by an uplink; its answer goes back by the same. There is no queue that it could wait in: what must come
-    again is kept here meanwhile."""
+    """What came by an uplink. There is no queue that it could go back to: what must come again is kept here."""
 
     __slots__ = ("_on_message", "uplink")
 
@@ -57,18 +55,9 @@ class UplinkDelivery(DirectDelivery):
         self._on_message = on_message
 
     def settle(self, how: Settlement = Settlement.ACK) -> bool:
-        if how is Settlement.REQUEUE and not self.is_settled:
-            self.again(self.message, AGAIN_AFTER_S)
-            return True
-        return super().settle(how)
-
-    def again(self, message: Message, wait_s: float) -> None:
-        """In its place, after a while."""
+        if how is not Settlement.REQUEUE or self.is_settled:
+            return super().settle(how)
         self.abandon()
-        successor = UplinkDelivery(message, self.uplink, self._on_message, self._on_settled)
-        asyncio.get_running_loop().call_later(wait_s, self._on_message, successor)
-
-    def again_apart(self, message: Message, wait_s: float) -> None:
-        """A part of it, which is settled here then."""
-        successor = UplinkDelivery(message, self.uplink, self._on_message)
-        asyncio.get_running_loop().call_later(wait_s, self._on_message, successor)
+        successor = UplinkDelivery(self.message, self.uplink, self._on_message, self._on_settled)
+        asyncio.get_running_loop().call_later(AGAIN_AFTER_S, self._on_message, successor)
+        return True

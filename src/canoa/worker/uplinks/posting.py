@@ -10,6 +10,7 @@ import aiohttp
 import msgspec
 
 from canoa.errors import BrokerUnreachable, DeliveryUnknown, NodeIdTaken, WrongUse
+from canoa.logs import get_logger
 from canoa.wire import fields, sapparchi
 from canoa.wire.bundle import MAX_PARTS, packed
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from canoa.broker.port import Message, PublishOutcome
+
+log = get_logger(__name__)
 
 REGISTER: Final = "/sapparchi/nodes/register"
 RESULTS: Final = "/sapparchi/results"
@@ -103,7 +106,9 @@ class ManagerPosts:
         outcome: PublishOutcome = None
         try:
             await self._post(RESULTS, message)
-        except (BrokerUnreachable, DeliveryUnknown, WrongUse) as exc:
+        except WrongUse as exc:  # the next time it would be no other: the manager has heard of it
+            log.warning("answer_refused", node_id=self._node_id, answers=len(items), reason=str(exc))
+        except (BrokerUnreachable, DeliveryUnknown) as exc:
             outcome = exc
         for each in items:
             each.on_outcome(outcome)

@@ -1,0 +1,116 @@
+"""Nodes that are cut off or killed between the work and its answer: what was done is told later, and not done again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.acceptance.plant import APP, WITHIN_S, Plant, counted, until_true
+from tests.acceptance.shell import Process, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.acceptance.kept_depot import Rabbit
+
+    from canoa.testing.pytest_plugin import ProxyFactory
+
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(180)]
+
+BOX = ".canoa/outbox-gw-1.db"
+
+
+def runs(folder: Path) -> int:
+    path = folder / "runs"
+    return path.stat().st_size if path.exists() else 0
+
+
+async def until_run(folder: Path) -> None:
+    await asyncio.to_thread(until, lambda: runs(folder) == 1)
+
+
+def seen(plant: Plant) -> dict[str, Any]:
+    """As `canoa outbox` shows it, while the worker runs."""
+    [box] = json.loads(plant.shell.canoa("outbox", BOX, "--json").stdout)
+    assert isinstance(box, dict)
+    return box
+
+
+async def until_kept(plant: Plant) -> None:
+    async def is_kept() -> bool:
+        return bool((await asyncio.to_thread(seen, plant))["messages"] == 1)
+
+    await until_true(is_kept)
+
+
+async def test_killed_while_cut_off_a_node_tells_at_its_next_start_what_it_did_before(
+    tmp_path: Path, rabbit: Rabbit, tcp_proxy: ProxyFactory
+) -> None:
+    proxy = await tcp_proxy(rabbit.url)
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager()
+        worker = await plant.node("gw-1", CANOA_BROKER=proxy.via(rabbit.url))
+        task = await plant.begin("tally", folder=str(tmp_path))
+        await until_run(tmp_path)
+
+        proxy.cut()
+        (tmp_path / "release").touch()
+        await until_kept(plant)
+        worker.kill()
+        proxy.restore()
+        await plant.node("gw-1", CANOA_BROKER=proxy.via(rabbit.url))
+
+        assert await task.result(WITHIN_S) == 1
+        assert runs(tmp_path) == 1
+
+
+async def test_a_node_that_was_given_up_meanwhile_does_not_do_its_work_again(
+    tmp_path: Path, rabbit: Rabbit, tcp_proxy: ProxyFactory
+) -> None:
+    proxy = await tcp_proxy(rabbit.url)
+    async with Plant(tmp_path, rabbit) as plant:
+        manager = await plant.manager()
+        await plant.node("gw-1", CANOA_BROKER=proxy.via(rabbit.url))
+        task = await plant.begin("tally", folder=str(tmp_path))
+        await until_run(tmp_path)
+
+        proxy.cut()
+        (tmp_path / "release").touch()
+        await until_kept(plant)
+        await asyncio.to_thread(manager.wait_logged, "node_is_gone")
+        proxy.restore()
+
+        assert await task.result(WITHIN_S) == 1
+        assert runs(tmp_path) == 1
+        [step] = await plant.steps(task)
+        assert [attempt.outcome for attempt in step.attempts][-1] == "ok"
+        assert await counted(manager, "canoa_step_results_total") == 2  # the late one changed nothing, and was counted
+
+
+async def _doomed(plant: Plant, folder: Path, **env: str) -> Process:
+    """A node that died after the work, and before its answer."""
+    command = [sys.executable, "-m", "tests.acceptance.doomed_worker", APP, "--json", "--node-id", "gw-1"]
+    worker = plant.shell.start(*command, **env)
+    await asyncio.to_thread(worker.wait_logged, "node_registered")
+    return worker
+
+
+@pytest.mark.parametrize(("always", "ran"), [("true", 1), ("false", 2)])
+async def test_killed_between_its_work_and_the_answer_a_node_runs_it_again_unless_told_to_write_first(
+    tmp_path: Path, rabbit: Rabbit, always: str, ran: int
+) -> None:
+    (tmp_path / "release").touch()
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager()
+        doomed = await _doomed(plant, tmp_path, CANOA_OUTBOX_ALWAYS=always)
+        task = await plant.begin("tally", folder=str(tmp_path))
+        await asyncio.to_thread(doomed.wait)
+        assert runs(tmp_path) == 1
+
+        await plant.node("gw-1", CANOA_OUTBOX_ALWAYS=always)
+
+        assert await task.result(WITHIN_S) == ran
+        assert runs(tmp_path) == ran
