@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from canoa.vocabulary import ActionName, NodeId, TaskId
 
 _JSON: Final = "application/json"
-_PASSED_ON: Final = (trace.TRACEPARENT, trace.TRACESTATE, task_wire.DEADLINE)
-"""Not the idempotency key: it made the task's id, and a node makes one for every step of that."""
+_PASSED_ON: Final = (trace.TRACEPARENT, trace.TRACESTATE, task_wire.DEADLINE, task_wire.IDEMPOTENCY_KEY)
+"""The idempotency key is a step's own, where there is one. A request has none: it made the task's id, and a node makes
+one for every step of that."""
 
 
 def to_node(
