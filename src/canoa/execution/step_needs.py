@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 def need_of(outline: Outline, steps: Sequence[StepRecord], step: StepRecord, now_ms: int, *, input_bytes: int) -> Need:
     """Of the attempt that comes next. `input_bytes`: of the task's input."""
-    planned = outline.steps[step.step]
+    at = step.step
+    planned = outline.steps[at]
     return Need(
         planned.action,
         now_ms,
         avoided(step.story, step.attempt),
         _retries_left(planned.retries, step),
-        _size_bytes(outline.needs[step.step], steps, input_bytes),
+        _size_bytes(outline.needs[at], steps, input_bytes),
         planned.placement,
-        _nodes(outline.sources[step.step], steps),
+        _nodes(outline.sources[at], steps),
     )
 
 

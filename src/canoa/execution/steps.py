@@ -427,14 +427,11 @@ class Course:
         """The effect so far, with the task's end if nothing is left."""
         if self.is_open and (self._has_undone(now_ms) if self.outline.undoes else self._has_ended()):
             self.is_open = False
-            self._effect.outcome = self._outcome()
+            failed = self.failure()
+            self._effect.outcome = Outcome.OK if failed is None else Outcome(failed.outcome or "")
+            if self.outline.undoes and compensation.was_called_off(self.outline, self.steps):
+                self._effect.outcome = Outcome.CANCELLED
         return self._effect
-
-    def _outcome(self) -> Outcome:
-        if self.outline.undoes and compensation.was_called_off(self.outline, self.steps):
-            return Outcome.CANCELLED
-        failed = self.failure()
-        return Outcome.OK if failed is None else Outcome(failed.outcome or "")
 
     def _has_undone(self, now_ms: int) -> bool:
         """Or had nothing to undo. What can be undone now is begun."""

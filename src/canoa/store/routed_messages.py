@@ -43,12 +43,16 @@ class DeadlinePassed(Exception):
 
 def attempt(course: Course, step: StepRecord, request: Message, *, now_ms: int) -> tuple[str, Publication]:
     """With its key, which is its request id. Raises `InputMissing`, `PayloadTooLarge` and `DeadlinePassed`."""
-    planned = course.outline.steps[step.step]
+    outline = course.outline
+    planned = outline.steps[step.step]
     headers = request.headers
-    if course.outline.undoes:
-        headers = _headers(course, step, headers)
-    if headers:
-        _check_deadline(headers, now_ms)
+    if step.step >= outline.count:
+        headers = _without_deadline(headers)
+        step_input = _compensation_input(course, step.step, request.body)
+    else:
+        if headers:
+            _check_deadline(headers, now_ms)
+        step_input = input_of(planned, request.body, _outputs_before(course, step.step))
     key = request_id(step.task_id, step.step, step.attempt, step.send)
     publication = routed.to_node(
         step.node_id or NodeId(""),
@@ -56,34 +60,33 @@ def attempt(course: Course, step: StepRecord, request: Message, *, now_ms: int) 
         task_id=TaskId(step.task_id),
         step=planned.name,
         action=planned.action,
-        step_input=_input(course, step.step, request.body),
+        step_input=step_input,
         attempt=step.attempt,
         timeout_s=planned.timeout_s,
         expires_s=course.wanted_for_s(step),
         request=headers,
+        idempotency_key=_idempotency_key(course, step) if outline.undoes else None,
     )
     return key, publication
 
 
-def _input(course: Course, at: int, task_input: bytes) -> bytes:
-    outline = course.outline
-    if at < outline.count:
-        return input_of(outline.steps[at], task_input, _outputs_before(course, at))
-    undone = course.steps[outline.own_place(at)]
+def _compensation_input(course: Course, at: int, task_input: bytes) -> bytes:
+    undone = course.steps[course.outline.own_place(at)]
+    planned = course.outline.steps[undone.step]
     output = undone.output if undone.is_ok else None
-    return compensation_input(outline.steps[undone.step], task_input, _outputs_before(course, undone.step), output)
+    return compensation_input(planned, task_input, _outputs_before(course, undone.step), output)
 
 
-def _headers(course: Course, step: StepRecord, given: Mapping[str, HeaderValue]) -> Mapping[str, HeaderValue]:
-    """With a key that stays until what was done is undone. The caller's deadline is not for undoing."""
+def _idempotency_key(course: Course, step: StepRecord) -> str | None:
+    """Another one once what was done is undone: with the old one, whoever deduplicates by it would do nothing."""
     own = course.outline.own_place(step.step)
-    if own != step.step:
-        left = {name: value for name, value in given.items() if name != task_wire.DEADLINE}
-        return {**left, task_wire.IDEMPOTENCY_KEY: f"{step.task_id}.{step.step}.{course.steps[own].send}"}
-    undone = course.compensation_of(own)
-    if undone is None or not undone.send:
-        return given
-    return {**given, task_wire.IDEMPOTENCY_KEY: f"{step.task_id}.{own}.{undone.send}"}
+    other = course.steps[own] if own != step.step else course.compensation_of(own)
+    return f"{step.task_id}.{step.step}.{other.send}" if other is not None and other.send else None
+
+
+def _without_deadline(headers: Mapping[str, HeaderValue]) -> Mapping[str, HeaderValue]:
+    """It is the caller's, and for doing: undoing may begin later."""
+    return {name: value for name, value in headers.items() if name != task_wire.DEADLINE}
 
 
 def _check_deadline(headers: Mapping[str, HeaderValue], now_ms: int) -> None:

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from canoa.vocabulary import ActionName, NodeId, TaskId
 
 _JSON: Final = "application/json"
-_PASSED_ON: Final = (trace.TRACEPARENT, trace.TRACESTATE, task_wire.DEADLINE, task_wire.IDEMPOTENCY_KEY)
-"""The idempotency key is a step's own, where there is one. A request has none: it made the task's id, and a node makes
-one for every step of that."""
+_PASSED_ON: Final = (trace.TRACEPARENT, trace.TRACESTATE, task_wire.DEADLINE)
+"""Not the idempotency key: it made the task's id, and a node makes one for every step of that."""
 
 
 def to_node(
@@ -37,9 +36,11 @@ def to_node(
     timeout_s: float | None,
     expires_s: float | None,
     request: Mapping[str, HeaderValue],
+    idempotency_key: str | None = None,
 ) -> Publication:
     """`request`: the headers of the task's request, of which some go on. `timeout_s`: where the plan says one; the node
-    knows its own. `expires_s`: after which nobody waits for the answer."""
+    knows its own. `expires_s`: after which nobody waits for the answer. `idempotency_key`: where it is not the one that
+    the node makes of task and step."""
     headers: dict[str, HeaderValue] = {
         sapparchi.NODE_ID: node_id,
         sapparchi.OWNER: sapparchi.MANAGER,
@@ -48,6 +49,8 @@ def to_node(
     }
     if request:
         headers |= {name: request[name] for name in _PASSED_ON if name in request}
+    if idempotency_key is not None:
+        headers[task_wire.IDEMPOTENCY_KEY] = idempotency_key
     if attempt > 1:
         headers[task_wire.ATTEMPT] = attempt
     if timeout_s is not None:
