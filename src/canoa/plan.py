@@ -16,7 +16,7 @@ from canoa.action import Action, Options
 from canoa.errors import ArgumentsRefused, PlanRefused, WrongUse
 from canoa.execution import plan as values
 from canoa.execution.plan_checks import checked
-from canoa.execution.plan_inputs import final_steps
+from canoa.execution.plan_inputs import COMPENSATION_KEYS, final_steps
 from canoa.execution.plan_reading import MAX_STEP_CHARS
 from canoa.execution.policy import Policy
 from canoa.urn import action_name, checked_part, task_name
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from canoa.app import Canoa
     from canoa.client.handle import Handle
     from canoa.execution.placement import Placement
+    from canoa.vocabulary import ActionName
     from canoa.wire.codec import Codec
 
 R = TypeVar("R")
@@ -94,6 +95,7 @@ class Plan:
         timeout: float | None = ...,
         retry: int | None = ...,
         placement: Placement | None = ...,
+        compensate: Action[..., Any, Any] | str | None = ...,
         **kwargs: Any,
     ) -> StepRef[R]: ...
     @overload
@@ -107,6 +109,7 @@ class Plan:
         timeout: float | None = ...,
         retry: int | None = ...,
         placement: Placement | None = ...,
+        compensate: Action[..., Any, Any] | str | None = ...,
         **kwargs: Any,
     ) -> StepRef[Any]: ...
     def step(
@@ -119,6 +122,7 @@ class Plan:
         timeout: float | None = None,
         retry: int | None = None,
         placement: Placement | None = None,
+        compensate: Action[..., Any, Any] | str | None = None,
         **kwargs: Any,
     ) -> StepRef[Any]:
         """Add a step that runs the action with these arguments: plain values, `plan.input[…]`, or what other steps
@@ -126,8 +130,9 @@ class Plan:
 
         `name`: the action's, unless given. `after`: steps to wait for whose results it does not take. `timeout`,
         `retry`: of an attempt, as the node says unless given. `placement`: where it may run, instead of what the action
-        says. An action of other nodes is named by a text; it takes
-        keywords, or the whole result of one step.
+        says. `compensate`: an action that undoes what this one did, should the task not end well; it gets `input`, what
+        this one got, and `output`, what it gave. An action of other nodes is named by a text; it takes keywords, or the
+        whole result of one step.
         """
         Options(timeout=timeout, retry=retry)  # refuses what is no time and no count
         Policy(placement=placement)  # and what is no placement
@@ -140,6 +145,7 @@ class Plan:
                 "timeout": timeout,
                 "retry": retry,
                 "placement": placement,
+                "compensate": compensate,
             }
             _refuse_ambiguous(action, len(args), [each for each, value in options.items() if value is not None])
             arguments = self._arguments(action, args, kwargs)
@@ -155,6 +161,7 @@ class Plan:
             timeout_s=timeout,
             retries=retry,
             placement=placement,
+            compensate=_compensation(compensate),
         )
         return self._added(step, action)
 
@@ -308,6 +315,19 @@ def _plain(name: str, value: object) -> object:
         return ANY.decode_own(ANY.encode(value), ContentType.JSON)
     except Unencodable as exc:
         raise ArgumentsRefused(f"{name}: {exc}") from exc
+
+
+def _compensation(action: Action[..., Any, Any] | str | None) -> ActionName | None:
+    if isinstance(action, Action):
+        if not action.signature.takes_object(COMPENSATION_KEYS):
+            raise WrongUse(
+                f"{action.name} cannot compensate a step: it takes {action.signature.describe()}; "
+                f"let it take `input` and `output` (what the step got and gave), or both as one parameter"
+            )
+        return action.name
+    if action is not None and not isinstance(action, str):
+        raise WrongUse(f"compensate={action!r:.60} is no action; give one, or its name, such as 'shop.refund'")
+    return None if action is None else action_name(action)
 
 
 def _refuse_ambiguous(action: Action[..., Any, Any], count: int, chosen: Sequence[str]) -> None:

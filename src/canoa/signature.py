@@ -141,6 +141,14 @@ class Signature:
         # Nothing is no argument where one must be given: then it is the value.
         return keys <= self._names and bool(keys or not self._needs_some)
 
+    def takes_object(self, keys: frozenset[str]) -> bool:
+        """Whether a step's input with these keys is as it should be: by parameter, or whole in a parameter of another
+        name."""
+        needed = {each.name for each in self._parameters if each.default is each.empty and each.kind not in _VARIADIC}
+        if not self._parameters or (keys <= self._names and needed <= keys):
+            return True
+        return self._sole_name is not None and self._sole_name not in keys
+
     def call_form(self, arguments: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """As `function(*args, **kwargs)` wants them, or `ArgumentsRefused`."""
         fields = msgspec.structs.astuple(arguments)

@@ -11,8 +11,8 @@ from canoa.cli import output, waiting
 from canoa.cli.opening import open_door
 from canoa.cli.worker import BrokerUrl
 from canoa.client.calls import KeptCalls
-from canoa.client.door import ENDED, result_of
-from canoa.errors import ResultNotReady, TaskEnded
+from canoa.client.door import ENDED, Door, result_of
+from canoa.errors import CanoaError, ResultNotReady, TaskEnded
 from canoa.execution.outcome import Outcome
 from canoa.recorder.views import TaskView
 
@@ -59,11 +59,18 @@ def cancel(
     with output.errors_explained(as_json=as_json), closing(open_door(broker)) as door:
         for task_id in task_ids:
             task = door.cancel(task_id)
-            is_all_cancelled &= task.outcome == Outcome.CANCELLED
-            output.say(_standing(task))
+            is_undone = task.state != ENDED and _is_compensating(door, task_id)
+            is_all_cancelled &= is_undone or task.outcome == Outcome.CANCELLED
+            output.say(_standing(task) + ("; it ends once what it did is compensated" if is_undone else ""))
             if as_json:
                 output.data(task)
     raise typer.Exit(0 if is_all_cancelled else output.WENT_WRONG)
+
+
+def _is_compensating(door: Door, task_id: str) -> bool:
+    with suppress(CanoaError):  # it is of no plan, or has just ended
+        return any(step.compensates for step in door.story(task_id).steps)
+    return False
 
 
 def _standing(task: TaskView) -> str:

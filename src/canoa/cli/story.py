@@ -62,7 +62,7 @@ def _task_standing(task: TaskView) -> str:
 
 
 def _step(step: StepView) -> str:
-    after = f"after {', '.join(step.after)}" if step.after else ""
+    after = f"after {', '.join(step.after)}" if step.after else f"undoes {step.compensates}" if step.compensates else ""
     why = clean(step.error or "") if not step.attempts or step.attempts[-1].error != step.error else ""
     return "  ".join(filter(None, [f"{standing(step):9}", step.action, after, why])).rstrip()
 

@@ -46,7 +46,8 @@ def rerun(
     watch: Annotated[bool, typer.Option("--watch", help="Draw its steps until it ends, and print the result.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print how it stands then.")] = False,
 ) -> None:
-    """Run the steps again that did not succeed; the others keep their results."""
+    """Run the steps again that did not succeed, or were compensated; the others keep their results. Where
+    compensations failed, run only these."""
     with output.errors_explained(as_json=as_json), closing(open_door(broker)) as door:
         task = door.rerun(task_id)
         if watch:

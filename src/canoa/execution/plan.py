@@ -47,6 +47,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_s: float | None = None  # of one attempt; None: as its node says
     retries: int | None = None  # likewise
     placement: Placement | None = None  # None: as the action's nodes say
+    compensate: ActionName | None = None  # undoes what it did, should the task not end well
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,6 +20,8 @@ from canoa.wire.codec import Codec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from canoa.vocabulary import ActionName
+
 MAX_STEPS: Final = 1_000
 MAX_PLAN_BYTES: Final = 256 * 1024
 MAX_KEY_CHARS: Final = 200
@@ -75,10 +77,18 @@ def _checked_step(plan: str, step: Step) -> Step:
         action = action_name(step.action)
     except WrongUse as exc:
         raise PlanRefused(f"plan {plan!r}, step {step.name!r:.100}: {exc}", step=step.name) from exc
+    compensate = _checked_compensation(plan, step)
     _check_limits(plan, step)
     for source in (step.arguments or {}).values():
         _check_key(plan, step.name, source)
-    return msgspec.structs.replace(step, action=action, after=_all_after(step))
+    return msgspec.structs.replace(step, action=action, after=_all_after(step), compensate=compensate)
+
+
+def _checked_compensation(plan: str, step: Step) -> ActionName | None:
+    try:
+        return None if step.compensate is None else action_name(step.compensate)
+    except WrongUse as exc:
+        raise PlanRefused(f"plan {plan!r}, step {step.name!r}: its compensation: {exc}", step=step.name) from exc
 
 
 def _check_limits(plan: str, step: Step) -> None:

@@ -27,6 +27,9 @@ vain."""
 
 SHOWN: Final = 8
 
+COMPENSATION_KEYS: Final = frozenset({"input", "output"})
+"""Of what a compensation gets: see `compensation_input`."""
+
 _encode = msgspec.json.Encoder().encode
 _raw = msgspec.json.Decoder(msgspec.Raw).decode
 _keys = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -63,6 +66,14 @@ def _waited_for(step: Step, task_input: bytes, outputs: Mapping[str, bytes]) -> 
     if len(step.after) == 1:
         return outputs[step.after[0]]
     return _by_step(f"the input of step {step.name!r}", step.after, outputs)
+
+
+def compensation_input(step: Step, task_input: bytes, outputs: Mapping[str, bytes], output: bytes | None) -> bytes:
+    """What the compensation of the step is sent: what the step got and what it gave; None: nobody knows. Raises like
+    `input_of`."""
+    got = input_of(step, task_input, outputs)
+    values = {"input": msgspec.Raw(got), "output": msgspec.Raw(b"null" if output is None else output)}
+    return _joined(f"the input of the compensation of step {step.name!r}", values)
 
 
 def task_output(plan: Plan, names: Sequence[str], outputs: Mapping[str, bytes]) -> bytes:

@@ -25,7 +25,7 @@ INPUT: Final = "input"
 MAX_STEP_CHARS: Final = 80
 
 _PLAN_KEYS: Final = ("plan", "steps", "output")
-_STEP_KEYS: Final = ("action", "with", "after", "timeout", "retry", "placement")
+_STEP_KEYS: Final = ("action", "with", "after", "timeout", "retry", "placement", "compensate")
 
 # --- Of a request ---------------------------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ def plan_from_document(document: object) -> Plan:
 
         plan: power-factor
         steps:
-          fetch: {action: continuum.fetch_data, with: {url: $input.url}}
+          fetch: {action: continuum.fetch_data, with: {url: $input.url}, compensate: continuum.drop_data}
           pf: {action: continuum.power_factor, with: {data: $fetch}, timeout: 5, retry: 2}
           tell: {action: continuum.tell, after: [pf], placement: {layers: [EDGE, FOG]}}
         output: pf
@@ -108,6 +108,7 @@ def _step(name: object, document: object) -> Step:
             timeout_s=_number("timeout", fields.get("timeout")),
             retries=_whole_number("retry", fields.get("retry")),
             placement=None if fields.get("placement") is None else read_placement(fields["placement"]),
+            compensate=_compensation(fields.get("compensate")),
         )
     except (PlanRefused, SettingError) as exc:
         raise PlanRefused(f"step {name!r:.100}: {exc}", step=name) from exc
@@ -129,6 +130,15 @@ def _arguments(value: object) -> dict[str, Source] | None:
             f"or only `after:` for a step that takes the whole result of another"
         )
     return {_text("a parameter in `with:`", name): _source(source) for name, source in value.items()}
+
+
+def _compensation(value: object) -> ActionName | None:
+    if value is not None and not isinstance(value, str):
+        raise PlanRefused(
+            f"`compensate:` is {value!r:.60}; write the name of an action, such as shop.refund, and nothing else: "
+            f"its limits are the action's own, and it has no compensation itself"
+        )
+    return None if value is None else ActionName(value)
 
 
 def _source(value: object) -> Source:

@@ -34,6 +34,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     started_ms: int | None = None
     ended_ms: int | None = None
     error: str | None = None
+    compensation: StepReport | None = None  # where what it did had to be undone
 
 
 class _Step(msgspec.Struct, kw_only=True):
@@ -49,6 +50,7 @@ class _Step(msgspec.Struct, kw_only=True):
     ended_at: int | None
     processing_time: int | None
     error: str | msgspec.UnsetType = msgspec.UNSET
+    compensation: _Step | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Consolidated(msgspec.Struct, kw_only=True):
@@ -104,6 +106,9 @@ def _published(step: StepReport, *, with_output: bool) -> _Step:
         ended_at=step.ended_ms,
         processing_time=_between(step.started_ms, step.ended_ms),
         error=msgspec.UNSET if step.error is None else step.error,
+        compensation=msgspec.UNSET
+        if step.compensation is None
+        else _published(step.compensation, with_output=with_output),
     )
 
 

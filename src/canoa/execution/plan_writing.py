@@ -25,6 +25,7 @@ def _step(step: Step) -> dict[str, Any]:
         "timeout": step.timeout_s,
         "retry": step.retries,
         "placement": None if step.placement is None else msgspec.json.decode(msgspec.json.encode(step.placement)),
+        "compensate": step.compensate,
     }
     return {name: value for name, value in known.items() if value is not None}
 

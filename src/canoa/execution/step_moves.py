@@ -34,7 +34,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     sent_ms: int
     started_ms: int | None = None  # by the node's clock
     ended_ms: int | None = None
-    outcome: str | None = None  # an `Outcome`, `returned` or `lost`; None while it is out
+    outcome: str | None = None  # an `Outcome`, `returned`, `lost` or `undone`; None while it is out
     error: str | None = None
     context: tuple[float, ...] = ()  # while it is out: what the choice was made on, for whoever learns from its end
 
@@ -84,7 +84,8 @@ class CancelTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rerun(msgspec.Struct, frozen=True, kw_only=True):
-    """Open a task that ended badly again, as its next run: steps that succeeded keep their results."""
+    """Open a task that ended badly again, as its next run: steps that succeeded keep their results, unless they were
+    compensated. Where compensations failed, only these are run."""
 
     task_id: TaskId
     now_ms: int

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from canoa.errors import WrongUse
+from canoa.execution.compensation_places import compensating_step, undone_steps, waits
 from canoa.execution.plan import FromStep, Plan, Step
 from canoa.execution.plan_inputs import final_steps
 from canoa.execution.step_moves import AttemptRow, StepState
@@ -62,15 +63,24 @@ class StepRecord(msgspec.Struct, gc=False):
 
 
 class Outline(msgspec.Struct, frozen=True):
-    """A plan with its id and, by place instead of name, who waits for whom."""
+    """A plan with its id and, by place instead of name, who waits for whom. Behind its own steps stand the
+    compensations that they name."""
 
     id: str
     doc: bytes
     plan: Plan
+    steps: tuple[Step, ...]
+    count: int  # of its own steps
+    undoes: tuple[int, ...]  # of each compensation, the step that it is for
     before: tuple[tuple[int, ...], ...]
     behind: tuple[tuple[int, ...], ...]
-    sources: tuple[tuple[int, ...], ...]  # of `before`, those that its input comes from: on the others it only waits
+    needs: tuple[tuple[int, ...], ...]  # whose outputs must be at hand for its input
+    sources: tuple[tuple[int, ...], ...]  # of these, those that it comes from: on the others it only waits
     final: tuple[str, ...]  # the steps whose outputs are the task's
+
+    def own_place(self, place: int) -> int:
+        """Of a compensation, that of the step that it is for."""
+        return place if place < self.count else self.undoes[place - self.count]
 
 
 def steps_of(task_id: str, outline: Outline, rows: Iterable[Iterable[Any]]) -> list[StepRecord]:
@@ -109,7 +119,20 @@ def outline_of(doc: bytes) -> Outline:
         for place in waited_for:
             behind[place].append(at)
     sources = tuple(_sources(step, waited_for, plan) for step, waited_for in zip(plan.steps, before, strict=True))
-    return Outline(plan_id(doc), doc, plan, before, tuple(map(tuple, behind)), sources, tuple(final_steps(plan)))
+    undoes = undone_steps(plan)
+    return Outline(
+        plan_id(doc),
+        doc,
+        plan,
+        plan.steps + tuple(compensating_step(plan.steps[at]) for at in undoes),
+        len(plan.steps),
+        undoes,
+        before + waits(behind, undoes),
+        (*map(tuple, behind), *(() for _ in undoes)),  # a compensation is begun by none other: see `compensation.py`
+        before + tuple((*before[at], at) for at in undoes),
+        sources + tuple((at,) for at in undoes),
+        tuple(final_steps(plan)),
+    )
 
 
 def _sources(step: Step, before: tuple[int, ...], plan: Plan) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 A store may leave such rows out for a moment: see `store/routed_unwritten.py`. Nothing else leaves an open task with a
 step that waits for nothing and has no row, so whoever finds one knows that it was sent, once; not when, and not where.
+Compensations have no row until they are begun, and from then on always one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ WHY: Final = "not written down before its manager went away"
 
 def restored(outline: Outline, steps: Sequence[StepRecord], sent_ms: int) -> list[StepRecord]:
     """Of an open task, those of its steps that must be out, as if they had been sent then."""
-    return [_sent(outline, step, sent_ms) for step in steps if _is_out(outline, steps, step)]
+    own = steps[: outline.count]
+    return [_sent(outline, step, sent_ms) for step in own if _is_out(outline, steps, step)]
 
 
 def _is_out(outline: Outline, steps: Sequence[StepRecord], step: StepRecord) -> bool:

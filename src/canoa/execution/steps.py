@@ -2,6 +2,7 @@
 
 A step is BLOCKED until what it waits for has succeeded, WAITING until a node takes it, SENT until an answer or its time
 limit, and then ENDED, or WAITING for its next attempt. Every WAITING and every SENT step has a `due_ms`: nothing hangs.
+Compensations are BLOCKED until there is something to undo: what that is, and in which order, is in `compensation.py`.
 Times are arguments, chance is passed in. Who loads and writes the rows is in `store/routed_ledger.py`.
 """
 
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from canoa.execution import rules
+from canoa.execution import compensation, rules
 from canoa.execution.outcome import Outcome
 from canoa.execution.policy import Policy
-from canoa.execution.step_moves import AttemptRow, Need, StepEnd, StepLost, Verdict
+from canoa.execution.step_moves import AttemptRow, StepEnd, StepLost, Verdict
+from canoa.execution.step_needs import need_of
 from canoa.execution.step_records import (
     BLOCKED,
     ENDED,
@@ -27,7 +29,6 @@ from canoa.execution.step_records import (
     WAITING,
     Outline,
     StepRecord,
-    avoided,
 )
 from canoa.execution.step_restoring import ANSWERED_WITHIN_MS
 from canoa.execution.step_rules import (
@@ -55,7 +56,7 @@ _OK: Final = Outcome.OK.value  # a member's `value` is slow to look up
 
 
 class Course:
-    """One routed task on its way. `steps` are all of its rows, in the plan's order; `is_open` is the task's."""
+    """One routed task on its way. `steps` are all of its rows, in the outline's order; `is_open` is the task's."""
 
     def __init__(
         self,
@@ -78,20 +79,25 @@ class Course:
         self._input_bytes = input_bytes
         self._effect: Effect  # of the move in hand
 
+    @property
+    def own(self) -> Sequence[StepRecord]:
+        """The rows of the plan's own steps, without their compensations."""
+        return self.steps[: self.outline.count] if self.outline.undoes else self.steps
+
     # --- Moves --------------------------------------------------------------------------------------
 
     def begin(self, now_ms: int, *, not_before_ms: int | None = None) -> Effect:
         """Of new rows. A plan with an action that nobody ever offered is refused before anything runs."""
-        self._effect = Effect(action=self.outline.plan.steps[0].action)
+        self._effect = Effect(action=self.outline.steps[0].action)
         is_known = self._route.is_known
-        unknown = [at for at, step in enumerate(self.outline.plan.steps) if not is_known(step.action)]
+        unknown = [at for at, step in enumerate(self.outline.steps) if not is_known(step.action)]
         for at in unknown:
-            self._refuse_unknown(at, now_ms)
+            self._refuse_unknown(self.outline.own_place(at), self._action(at), now_ms)
         if unknown:
-            self._skip([at for at, step in enumerate(self.steps) if step.is_open], now_ms)
+            self._skip([step.step for step in self.own if step.is_open], now_ms)
         else:
             self._start(max(now_ms, not_before_ms or 0), now_ms)
-        return self._finished()
+        return self._finished(now_ms)
 
     def end(self, move: StepEnd) -> Effect:
         step = self._out(move)
@@ -104,7 +110,7 @@ class Course:
         else:
             end = end_of(move.outcome, is_final=move.is_final)
             self._failed(step, move.outcome, end, move.error or move.outcome.value, now_ms=move.now_ms)
-        return self._finished()
+        return self._finished(move.now_ms)
 
     def lose(self, move: StepLost) -> Effect:
         step = self._out(move)
@@ -112,7 +118,7 @@ class Course:
             return self._refused(move)
         self._close(step, RETURNED if move.is_returned else LOST, move.now_ms, error=move.why)
         self._wait_again(step, move.why, move.now_ms)
-        return self._finished()
+        return self._finished(move.now_ms)
 
     def due(self, move: StepDue, *, is_unsent: bool = False) -> Effect:
         """`is_unsent`: what is out has not left for its node."""
@@ -125,33 +131,45 @@ class Course:
             self._look_at_sent(step, move.now_ms, is_unsent=is_unsent)
         else:
             self._look_at_waiting(step, move.now_ms)
-        return self._finished()
+        return self._finished(move.now_ms)
 
     def cancel(self, now_ms: int) -> Effect:
-        if not self.is_open:
+        """What it did is undone. LATE: it has ended, or that goes on already."""
+        if not self.is_open or (self.outline.undoes and compensation.is_undoing(self.outline, self.steps)):
             return Effect(verdict=Verdict.LATE)
         self._effect = Effect()
-        for step in self.steps:
+        for step in self.own:
             if step.state == SENT:
                 self._effect.cancel.append(self._request_id(step))
                 self._free(step)
                 self._close(step, Outcome.CANCELLED.value, now_ms)
-                self._set_ended(step, Outcome.CANCELLED, "the task was cancelled", now_ms=now_ms)
-        self._skip([at for at, step in enumerate(self.steps) if step.is_open], now_ms)
+                self._set_ended(step, Outcome.CANCELLED, compensation.CALLED_OFF, now_ms=now_ms)
+        self._skip([step.step for step in self.own if step.is_open], now_ms, why=compensation.CALLED_OFF)
+        if self.outline.undoes:
+            return self._finished(now_ms)
         self.is_open, self._effect.outcome = False, Outcome.CANCELLED
         return self._effect
 
     def rerun(self, now_ms: int) -> Effect:
-        """What succeeded stays as it is. LATE: it has not ended, or there is nothing to repeat."""
-        if self.is_open or all(step.is_ok for step in self.steps):
+        """What succeeded stays, unless it was undone. LATE: it has not ended, or there is nothing to repeat."""
+        if self.is_open or all(step.is_ok for step in self.own):
             return Effect(verdict=Verdict.LATE)
         self._effect = Effect()
         self.is_open = True
-        for step in self.steps:
-            if not step.is_ok:
+        if unfinished := compensation.failed(self.outline, self.steps):
+            for step in unfinished:
                 self._reset(step)
+        else:
+            self._run_again(now_ms)
+        return self._finished(now_ms)
+
+    def _run_again(self, now_ms: int) -> None:
+        for place, at in enumerate(self.outline.undoes, self.outline.count):
+            if self.steps[place].is_ok:
+                compensation.forget_effects(self.steps[at])
+        for place in compensation.to_run_again(self.outline, self.steps):
+            self._reset(self.steps[place])
         self._start(now_ms, now_ms)
-        return self._finished()
 
     def refuse(self, at: int, send: int, *, outcome: Outcome, error: str, now_ms: int) -> Effect | None:
         """What was to be sent cannot be: its input is missing, or its deadline has passed. None: it is not out."""
@@ -162,7 +180,7 @@ class Course:
         self._free(step)
         self._close(step, outcome.value, now_ms, error=error)
         self._end(at, outcome, error, now_ms=now_ms)
-        return self._finished()
+        return self._finished(now_ms)
 
     # --- Answers ------------------------------------------------------------------------------------
 
@@ -270,7 +288,7 @@ class Course:
 
     def _start(self, at_ms: int, now_ms: int) -> None:
         """Whatever waits for nothing, or only for what has succeeded."""
-        for at, step in enumerate(self.steps):
+        for at, step in enumerate(self.own):
             if step.state == BLOCKED and self._is_unlocked(at):
                 self._make_ready(step, at_ms, now_ms)
 
@@ -283,29 +301,19 @@ class Course:
 
     def _dispatch(self, step: StepRecord, now_ms: int) -> None:
         action = self._action(step.step)
-        choice = self._route.choose(self._need(step, action, now_ms))
+        need = need_of(self.outline, self.steps, step, now_ms, input_bytes=self._input_bytes)
+        choice = self._route.choose(need)
         if choice is not None:
             self._send(step, choice, now_ms)
         elif not self._route.is_known(action):
-            self._refuse_unknown(step.step, now_ms)
+            self._refuse_unknown(step.step, action, now_ms)
         elif self._has_waited_too_long(step, now_ms):
             self._expire(step, f"no node could take {action}", now_ms)
         else:
             self._wait(step, now_ms + look_again_ms(step, now_ms), now_ms)
 
-    def _need(self, step: StepRecord, action: ActionName, now_ms: int) -> Need:
-        return Need(
-            action,
-            now_ms,
-            avoided(step.story, step.attempt),
-            self._retries_left(step),
-            self._size_bytes(step.step),
-            self.outline.plan.steps[step.step].placement,
-            self._sources(step.step),
-        )
-
     def _send(self, step: StepRecord, choice: Choice, now_ms: int) -> None:
-        planned = self.outline.plan.steps[step.step]
+        planned = self.outline.steps[step.step]
         timeout_s = choice.timeout_s if planned.timeout_s is None else planned.timeout_s
         step.state = SENT
         step.send += 1
@@ -319,24 +327,6 @@ class Course:
         del step.story[:-MAX_STORY]
         self._arm(step, step.limit_ms, now_ms)
         self._effect.sends.append(step.step)
-
-    def _sources(self, at: int) -> tuple[NodeId, ...]:
-        """The nodes that its input comes from."""
-        places = self.outline.sources[at]
-        return tuple([NodeId(self.steps[place].node_id or "") for place in places]) if places else ()
-
-    def _size_bytes(self, at: int) -> int:
-        before = self.outline.before[at]
-        if not before:
-            return self._input_bytes
-        return sum([len(self.steps[place].output or b"") for place in before])
-
-    def _retries_left(self, step: StepRecord) -> int | None:
-        """After the attempt that comes next; None where only its node can say."""
-        retries = self.outline.plan.steps[step.step].retries
-        if retries is None and step.attempt > 1:
-            retries = step.retries
-        return None if retries is None else retries + 1 - step.attempt
 
     def _wait_again(self, step: StepRecord, why: str, now_ms: int) -> None:
         """After a loss. One soon after sending says that the way is closed, and the wait goes on; a late one may be
@@ -366,8 +356,8 @@ class Course:
         error = f"{why} within {self._settings.queue_timeout_s:g} s"
         self._end(step.step, Outcome.EXPIRED, error, now_ms=now_ms)
 
-    def _refuse_unknown(self, at: int, now_ms: int) -> None:
-        error = f"nobody ever offered action {self._action(at)}; start a worker that does, or correct the name"
+    def _refuse_unknown(self, at: int, action: ActionName, now_ms: int) -> None:
+        error = f"nobody ever offered action {action}; start a worker that does, or correct the name"
         self._end(at, Outcome.REFUSED, error, now_ms=now_ms)
 
     # --- Ends ---------------------------------------------------------------------------------------
@@ -390,7 +380,7 @@ class Course:
         effect = self._effect
         effect.closed.append(self._request_id(step))
         effect.step_outcome = outcome
-        effect.step = self.outline.plan.steps[step.step].name
+        effect.step = self.outline.steps[step.step].name
         effect.context = last.context
         if told is not None:
             effect.took_ms = max(0, now_ms - last.sent_ms)
@@ -411,13 +401,14 @@ class Course:
             if step.state == BLOCKED and self._is_unlocked(next_at):
                 self._make_ready(step, now_ms, now_ms)
 
-    def _skip(self, places: Sequence[int], now_ms: int) -> None:
+    def _skip(self, places: Sequence[int], now_ms: int, *, why: str | None = None) -> None:
         """These, and all that wait for them."""
         left = list(places)
         while left:
             step = self.steps[left.pop()]
             if step.is_open:
                 step.state, step.due_ms, step.limit_ms, step.ended_ms = SKIPPED, None, None, now_ms
+                step.error = why
                 self._touch(step)
                 left += self.outline.behind[step.step]
 
@@ -429,16 +420,27 @@ class Course:
 
     def _reset(self, step: StepRecord) -> None:
         step.state, step.attempt = BLOCKED, 0
-        step.outcome = step.error = step.ready_ms = step.due_ms = step.limit_ms = step.ended_ms = None
+        step.outcome = step.error = step.ready_ms = step.due_ms = step.limit_ms = step.ended_ms = step.output = None
         self._touch(step)
 
-    def _finished(self) -> Effect:
+    def _finished(self, now_ms: int) -> Effect:
         """The effect so far, with the task's end if nothing is left."""
-        if self.is_open and self._has_ended():
+        if self.is_open and (self._has_undone(now_ms) if self.outline.undoes else self._has_ended()):
             self.is_open = False
             failed = self.failure()
             self._effect.outcome = Outcome.OK if failed is None else Outcome(failed.outcome or "")
+            if self.outline.undoes and compensation.was_called_off(self.outline, self.steps):
+                self._effect.outcome = Outcome.CANCELLED
         return self._effect
+
+    def _has_undone(self, now_ms: int) -> bool:
+        """Or had nothing to undo. What can be undone now is begun."""
+        while places := compensation.ready(self.outline, self.steps):
+            for place in places:
+                # Whoever takes over could not tell that it was sent: that is never left out of the store.
+                self.steps[place].is_left_out = True
+                self._make_ready(self.steps[place], now_ms, now_ms)
+        return compensation.has_ended(self.outline, self.steps)
 
     def _has_ended(self) -> bool:
         # From behind, where most plans end; with `all` it would be the dearest part of a move.
@@ -453,10 +455,15 @@ class Course:
             return None
         return (step.limit_ms - step.story[-1].sent_ms) / 1000 + self._settings.queue_timeout_s
 
+    def compensation_of(self, at: int) -> StepRecord | None:
+        """Its row, for a step that names one."""
+        undoes = self.outline.undoes
+        return self.steps[self.outline.count + undoes.index(at)] if at in undoes else None
+
     def failure(self) -> StepRecord | None:
         """The step that failed first, whose outcome is the task's."""
         first: StepRecord | None = None
-        for step in self.steps:
+        for step in self.own:
             if step.state == ENDED and step.outcome != _OK and (first is None or _ended_ms(step) < _ended_ms(first)):
                 first = step
         return first
@@ -472,7 +479,7 @@ class Course:
         return self.steps[place] if 0 <= place < len(self.steps) else None
 
     def _action(self, at: int) -> ActionName:
-        return self.outline.plan.steps[at].action
+        return self.outline.steps[at].action
 
     def _request_id(self, step: StepRecord) -> str:
         return request_id(step.task_id, step.step, step.attempt, step.send)

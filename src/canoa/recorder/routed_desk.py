@@ -10,6 +10,7 @@ from canoa.action import Options
 from canoa.client import routed
 from canoa.clock import now_ms
 from canoa.errors import ArgumentsRefused, NobodyManages, NotRouted, SettingError, UnknownNode, UnknownPlan
+from canoa.execution.outcome import Outcome
 from canoa.execution.plan_reading import plan_from_document
 from canoa.execution.step_moves import Verdict
 from canoa.recorder import routed_showing as showing
@@ -114,7 +115,8 @@ class RoutedDesk:
         steps: dict[str, StepRow] = {each.name: each for each in await self._manager().store.steps(task_id)}
         if name not in steps:
             raise SettingError(f"task {task_id!r:.80} has no step {name!r:.80}; it has {', '.join(list(steps)[:20])}")
-        body = await self._manager().store.step_output(task_id, steps[name].step)
+        is_ok = steps[name].outcome is Outcome.OK  # what it gave in a run before was undone
+        body = await self._manager().store.step_output(task_id, steps[name].step) if is_ok else None
         output = None if body is None else ANY.decode(body, None)
         return OutputView(step=showing.step(steps[name], plan), has_output=body is not None, output=output)
 

@@ -59,6 +59,7 @@ def step(row: StepRow, plan: Plan) -> StepView:
         due_at=as_time_or_none(row.due_ms),
         ended_at=as_time_or_none(row.ended_ms),
         attempts=attempts,
+        compensates=row.compensates,
     )
 
 
@@ -99,7 +100,8 @@ def _between(from_ms: int | None, until_ms: int | None) -> int | None:
 
 
 def plan(known: Plan) -> PlanView:
-    actions = list(dict.fromkeys(each.action for each in known.steps))
+    named = [name for each in known.steps for name in (each.action, each.compensate) if name is not None]
+    actions = list(dict.fromkeys(named))
     return PlanView(name=known.name, task_id=task_urn(known.name), actions=list(actions), document=document(known))
 
 

@@ -27,7 +27,7 @@ class RoutedRequest:
 class AttemptView:
     """One time a step was sent to a node. `queued_ms`: from when it could have been sent; `travelled_ms`: until the
     node began; `ran_ms`: there. `outcome`: None while it is out; also `returned` and `lost`, which are no attempts of
-    the action."""
+    the action, and `undone`, of a run before, whose effect was compensated."""
 
     attempt: int
     node_id: str
@@ -44,7 +44,8 @@ class AttemptView:
 
 @dataclass(frozen=True, kw_only=True)
 class StepView:
-    """`state`: blocked, waiting, sent, ended or skipped. `due_at`: when something happens to it by itself."""
+    """`state`: blocked, waiting, sent, ended or skipped. `due_at`: when something happens to it by itself.
+    `compensates`: of a compensation, the step whose effect it undoes."""
 
     name: str
     action: str
@@ -57,11 +58,13 @@ class StepView:
     due_at: datetime | None
     ended_at: datetime | None
     attempts: list[AttemptView]
+    compensates: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoryView:
-    """All that happened to a routed task: its steps in the order of its plan, each with its attempts."""
+    """All that happened to a routed task: its steps in the order of its plan, each with its attempts, then the
+    compensations that it came to."""
 
     task: TaskView
     plan: str

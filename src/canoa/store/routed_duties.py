@@ -85,8 +85,8 @@ def wanted_for(duties: Iterable[Duty]) -> Wanted:
         if duty.known.request is None and isinstance(duty, Attempt):
             wanted.messages[duty.known.task.id] = None
         steps = duty.course.steps
-        places = duty.course.outline.before[duty.step] if isinstance(duty, Attempt) else range(len(steps))
-        for at in places:  # of an attempt all have succeeded
+        places = duty.course.outline.needs[duty.step] if isinstance(duty, Attempt) else range(len(steps))
+        for at in places:
             if steps[at].output is None and steps[at].is_ok:
                 wanted.outputs[steps[at].task_id, at] = None
     return wanted

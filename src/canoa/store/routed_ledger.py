@@ -152,7 +152,7 @@ class RoutedLedger:
                 elif not step.is_stored:
                     step.is_stored = True
                     self.new_steps.append(step)
-                elif step.is_ok:  # nothing happens to it afterwards: its output is new
+                elif step.is_ok:  # nothing happens to it before another run: its output is new
                     self.ended_steps.append(step)
                 else:
                     self.updated_steps.append(step)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canoa.errors import PayloadTooLarge
+from canoa.execution import compensation
 from canoa.execution.outcome import Outcome
-from canoa.execution.plan_inputs import input_of, task_output
+from canoa.execution.plan_inputs import compensation_input, input_of, task_output
 from canoa.execution.plan_result import StepReport, consolidated
 from canoa.execution.step_records import SKIPPED
 from canoa.store.packing import plain
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from canoa.execution.steps import Course
     from canoa.store.ledger import TaskRecord
 
+SHOWN: Final = 5
+"""Compensations that failed, in the error of their task."""
+
 _JSON: Final = ContentType.JSON.value
 MAX_ERROR_CHARS: Final = result.MAX_ERROR_CHARS
 
@@ -39,9 +43,16 @@ class DeadlinePassed(Exception):
 
 def attempt(course: Course, step: StepRecord, request: Message, *, now_ms: int) -> tuple[str, Publication]:
     """With its key, which is its request id. Raises `InputMissing`, `PayloadTooLarge` and `DeadlinePassed`."""
-    planned = course.outline.plan.steps[step.step]
-    if request.headers:
-        _check_deadline(request.headers, now_ms)
+    outline = course.outline
+    planned = outline.steps[step.step]
+    headers = request.headers
+    if step.step >= outline.count:
+        headers = _without_deadline(headers)
+        step_input = _compensation_input(course, step.step, request.body)
+    else:
+        if headers:
+            _check_deadline(headers, now_ms)
+        step_input = input_of(planned, request.body, _outputs_before(course, step.step))
     key = request_id(step.task_id, step.step, step.attempt, step.send)
     publication = routed.to_node(
         step.node_id or NodeId(""),
@@ -49,13 +60,33 @@ def attempt(course: Course, step: StepRecord, request: Message, *, now_ms: int) 
         task_id=TaskId(step.task_id),
         step=planned.name,
         action=planned.action,
-        step_input=input_of(planned, request.body, _outputs_before(course, step.step)),
+        step_input=step_input,
         attempt=step.attempt,
         timeout_s=planned.timeout_s,
         expires_s=course.wanted_for_s(step),
-        request=request.headers,
+        request=headers,
+        idempotency_key=_idempotency_key(course, step) if outline.undoes else None,
     )
     return key, publication
+
+
+def _compensation_input(course: Course, at: int, task_input: bytes) -> bytes:
+    undone = course.steps[course.outline.own_place(at)]
+    planned = course.outline.steps[undone.step]
+    output = undone.output if undone.is_ok else None
+    return compensation_input(planned, task_input, _outputs_before(course, undone.step), output)
+
+
+def _idempotency_key(course: Course, step: StepRecord) -> str | None:
+    """Another one once what was done is undone: with the old one, whoever deduplicates by it would do nothing."""
+    own = course.outline.own_place(step.step)
+    other = course.steps[own] if own != step.step else course.compensation_of(own)
+    return f"{step.task_id}.{step.step}.{other.send}" if other is not None and other.send else None
+
+
+def _without_deadline(headers: Mapping[str, HeaderValue]) -> Mapping[str, HeaderValue]:
+    """It is the caller's, and for doing: undoing may begin later."""
+    return {name: value for name, value in headers.items() if name != task_wire.DEADLINE}
 
 
 def _check_deadline(headers: Mapping[str, HeaderValue], now_ms: int) -> None:
@@ -65,7 +96,7 @@ def _check_deadline(headers: Mapping[str, HeaderValue], now_ms: int) -> None:
 
 
 def _outputs_before(course: Course, at: int) -> dict[str, bytes]:
-    names = course.outline.plan.steps
+    names = course.outline.steps
     return {names[place].name: course.steps[place].output or b"null" for place in course.outline.before[at]}
 
 
@@ -84,7 +115,7 @@ def end(
             output = task_output(course.outline.plan, course.outline.final, _outputs(course))
         except PayloadTooLarge as exc:
             outcome, error = Outcome.REFUSED, str(exc)
-    attempts, started_ms, last = _story(course.steps)
+    attempts, started_ms, last = _story(course.own)
     ended = End(
         task_id=task_id,
         action=ActionName(task.action),
@@ -117,15 +148,25 @@ def _story(steps: Sequence[StepRecord]) -> tuple[int, int | None, AttemptRow | N
 
 
 def _error(course: Course, outcome: Outcome) -> str | None:
-    """Of several steps it names the one."""
+    """Of several steps it names the one, and what of them could not be undone."""
     if outcome is Outcome.OK:
         return None
     failed = course.failure()
     if outcome is Outcome.CANCELLED or failed is None:
-        return "the task was cancelled"
-    name = course.outline.plan.steps[failed.step].name
+        return compensation.CALLED_OFF + _not_undone(course)
+    name = course.outline.steps[failed.step].name
     error = failed.error or outcome.value
-    return error if len(course.steps) == 1 else f"step {name}: {error}"
+    return error if len(course.steps) == 1 else f"step {name}: {error}{_not_undone(course)}"
+
+
+def _not_undone(course: Course) -> str:
+    outline = course.outline
+    failed = [
+        f"step {outline.steps[outline.own_place(each.step)].name} could not be compensated: {each.error or ''}"
+        for each in (compensation.failed(outline, course.steps) if outline.undoes else ())
+    ]
+    shown = [*failed[:SHOWN], f"and {len(failed) - SHOWN} more"] if len(failed) > SHOWN else failed
+    return "".join(f"; {each[: MAX_ERROR_CHARS // SHOWN]}" for each in shown)
 
 
 def _failure(course: Course, error: str | None, attempts: int, told: StepEnd | None) -> result.Failure:
@@ -150,7 +191,7 @@ def _published(task: TaskRecord, course: Course, ended: End, output: bytes | Non
         task.id,
         plan.name,
         status=ended.outcome.value,
-        steps=[_report(course, step) for step in course.steps],
+        steps=[_report(course, step) for step in course.own],
         output=output,
         created_ms=task.submitted_ms,
         ended_ms=ended.ended_ms,
@@ -159,7 +200,8 @@ def _published(task: TaskRecord, course: Course, ended: End, output: bytes | Non
 
 
 def _report(course: Course, step: StepRecord) -> StepReport:
-    planned = course.outline.plan.steps[step.step]
+    planned = course.outline.steps[step.step]
+    undone = course.compensation_of(step.step)
     last = step.story[-1] if step.story else None
     started_ms = last.started_ms if last is not None else None
     return StepReport(
@@ -173,12 +215,13 @@ def _report(course: Course, step: StepRecord) -> StepReport:
         started_ms=started_ms,
         ended_ms=last.ended_ms if last is not None else None,
         error=step.error,
+        compensation=None if undone is None or undone.is_open else _report(course, undone),
     )
 
 
 def _outputs(course: Course) -> dict[str, bytes]:
-    names = course.outline.plan.steps
-    return {names[step.step].name: step.output for step in course.steps if step.output is not None}
+    names = course.outline.steps
+    return {names[step.step].name: step.output for step in course.own if step.output is not None}
 
 
 def _ended_ms(sent: AttemptRow) -> int:

@@ -56,6 +56,7 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     ended_ms: int | None = None
     error: str | None = None
     attempts: tuple[AttemptRow, ...] = ()
+    compensates: str | None = None  # of a compensation: the step whose effect it undoes
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -178,7 +179,8 @@ class RoutedStore(Protocol):
         While others that were owed with it are not paid, that is known to this store object alone, and on disk with its
         next `take_owed`. Where this raises, it must be said again."""
 
-    async def steps(self, task_id: TaskId) -> list[StepRow]: ...
+    async def steps(self, task_id: TaskId) -> list[StepRow]:
+        """In the plan's order, and then the compensations that it came to."""
 
     async def step_output(self, task_id: TaskId, step: int) -> bytes | None: ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from canoa.execution.compensation import shown
 from canoa.execution.step_records import BLOCKED, steps_of
 from canoa.store import routed_reads
 from canoa.store.packing import plain
@@ -42,7 +43,7 @@ class RoutedReads(StoreReads):
         known = [
             was if now.state == BLOCKED and not now.is_stored else now for was, now in zip(before, after, strict=True)
         ]
-        return [routed_reads.step_row(each, outline.plan) for each in known]
+        return [routed_reads.step_row(each, outline) for each in shown(outline, known)]
 
     async def step_output(self, task_id: TaskId, step: int) -> bytes | None:
         rows = await self._ask(routed_reads.output(self._dialect, task_id, step))

@@ -82,8 +82,9 @@ def all_breakers(dialect: str) -> Asked:
 # --- Rows in the port's words -----------------------------------------------------------------------
 
 
-def step_row(record: StepRecord, plan: Plan) -> StepRow:
-    planned = plan.steps[record.step]
+def step_row(record: StepRecord, outline: Outline) -> StepRow:
+    planned = outline.steps[record.step]
+    own = outline.own_place(record.step)
     return StepRow(
         task_id=TaskId(record.task_id),
         step=record.step,
@@ -96,6 +97,7 @@ def step_row(record: StepRecord, plan: Plan) -> StepRow:
         ended_ms=record.ended_ms,
         error=record.error,
         attempts=tuple(record.story),
+        compensates=None if own == record.step else outline.steps[own].name,
     )
 
 

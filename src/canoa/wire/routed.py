@@ -36,9 +36,11 @@ def to_node(
     timeout_s: float | None,
     expires_s: float | None,
     request: Mapping[str, HeaderValue],
+    idempotency_key: str | None = None,
 ) -> Publication:
     """`request`: the headers of the task's request, of which some go on. `timeout_s`: where the plan says one; the node
-    knows its own. `expires_s`: after which nobody waits for the answer."""
+    knows its own. `expires_s`: after which nobody waits for the answer. `idempotency_key`: where it is not the one that
+    the node makes of task and step."""
     headers: dict[str, HeaderValue] = {
         sapparchi.NODE_ID: node_id,
         sapparchi.OWNER: sapparchi.MANAGER,
@@ -47,6 +49,8 @@ def to_node(
     }
     if request:
         headers |= {name: request[name] for name in _PASSED_ON if name in request}
+    if idempotency_key is not None:
+        headers[task_wire.IDEMPOTENCY_KEY] = idempotency_key
     if attempt > 1:
         headers[task_wire.ATTEMPT] = attempt
     if timeout_s is not None:

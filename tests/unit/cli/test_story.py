@@ -107,6 +107,15 @@ def test_a_task_that_runs_again_says_which_run_it_is(monkeypatch: Any) -> None:
     assert heading == "task 0192  power-factor  running  (submitted 06-01 12:00:00, run 2)"
 
 
+def test_a_compensation_says_which_step_it_undoes(monkeypatch: Any) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    undone = step("fetch.compensation", state="ended", outcome="ok", compensates="fetch")
+
+    told = story.lines(StoryView(task=TASK, plan="power-factor", steps=[FETCHED, undone]))
+
+    assert "└─ fetch.compensation  ok         continuum.fetch.compensation  undoes fetch" in told
+
+
 def test_what_nodes_say_cannot_move_the_cursor() -> None:
     hostile = step("fetch", attempt(1, "a\x1b[2J", why="b\x07c", error="d\r\nERASED"), state="sent")
 

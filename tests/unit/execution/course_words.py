@@ -15,7 +15,7 @@ from canoa.vocabulary import ActionName, NodeId, TaskId
 from canoa.wire.sapparchi import request_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from canoa.execution.step_moves import Need
 
@@ -63,8 +63,13 @@ class Course(steps.Course):
     route: Turn
 
 
-def plan_of(*after: tuple[int, ...], retries: int | None = None, timeout_s: float | None = None) -> Plan:
-    """One step for each, which waits for those."""
+def plan_of(
+    *after: tuple[int, ...],
+    retries: int | None = None,
+    timeout_s: float | None = None,
+    compensated: Container[int] = (),
+) -> Plan:
+    """One step for each, which waits for those. `compensated`: those that name a compensation."""
     return Plan(
         name="numbers",
         steps=tuple(
@@ -74,6 +79,7 @@ def plan_of(*after: tuple[int, ...], retries: int | None = None, timeout_s: floa
                 after=tuple(f"s{place}" for place in before),
                 retries=retries,
                 timeout_s=timeout_s,
+                compensate=ActionName("app.undo") if at in compensated else None,
             )
             for at, before in enumerate(after)
         ),
@@ -91,10 +97,10 @@ def course_of(
 ) -> Course:
     """Of a task that has not begun."""
     route = Turn(nodes, retries=retries, timeout_s=timeout_s)
-    rows = [StepRecord(TASK, at, BLOCKED) for at in range(len(plan.steps))]
+    outline = outline_of(encode_plan(plan))
     course = Course(
-        outline_of(encode_plan(plan)),
-        rows,
+        outline,
+        [StepRecord(TASK, at, BLOCKED) for at in range(len(outline.steps))],
         is_open=True,
         route=route,
         settings=settings or StepSettings(),

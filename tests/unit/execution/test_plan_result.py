@@ -65,6 +65,18 @@ def test_a_task_that_failed_shows_what_it_had_and_what_went_wrong() -> None:
     assert shown(body) == golden("consolidated_failed")
 
 
+def test_what_was_undone_is_told_with_its_step() -> None:
+    refund = StepReport(
+        name="fetch.compensation", action=ActionName("actions.drop_data"), status=Outcome.OK, attempts=1
+    )
+
+    body = json.loads(published(msgspec.structs.replace(FETCH, compensation=refund), PF, status=Outcome.FAILED))
+
+    told = body["steps"]["fetch"].pop("compensation")
+    assert (told["action"], told["status"]) == ("urn:sapparchi:Action:actions.drop_data", "ok")
+    assert body["steps"] == json.loads(published(FETCH, PF))["steps"]
+
+
 def test_a_clock_set_back_gives_no_negative_time() -> None:
     body = json.loads(published(msgspec.structs.replace(PF, ended_ms=0), ended_ms=0))
 
