@@ -158,3 +158,26 @@ async def test_the_mqtt_broker_is_killed_and_comes_back_and_work_goes_on(tmp_pat
             await asyncio.to_thread(broker.start)
 
             assert await doubled(plant, 3) == {"doubled": 6}
+
+
+async def test_rabbitmqs_mqtt_plugin_is_restarted_under_a_device_and_work_goes_on(
+    tmp_path: Path, mqtt_node: RabbitNode
+) -> None:
+    vhost = mqtt_node.add_vhost()
+    port = str(mqtt_node.plugin_port("rabbitmq_mqtt"))
+    town = Town(
+        Rabbit(mqtt_node, mqtt_node.url(vhost)),
+        ["-h", "127.0.0.1", "-p", port, "-u", f"{vhost}:guest", "-P", "guest"],
+        {},
+    )
+    async with Plant(tmp_path, town.rabbit) as plant:
+        await plant.manager()
+        with town.device("meter-4"):
+            await until_true(lambda: is_known(plant, "meter-4"))
+            assert await doubled(plant, 1) == {"doubled": 2}
+
+            restart = "application:stop(rabbitmq_mqtt), application:start(rabbitmq_mqtt)."
+            assert await asyncio.to_thread(mqtt_node.ctl, "eval", restart) == "ok\n"
+
+            assert await doubled(plant, 3) == {"doubled": 6}
+    mqtt_node.release_vhost(vhost)
