@@ -88,7 +88,7 @@ def _read(body: bytes) -> list[Part]:
         found = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise Undecodable(f"a body of {len(body):,} bytes is no bundle: {exc}") from exc
-    if any(part.content_type == CONTENT_TYPE for part in found):
+    if CONTENT_TYPE in [part.content_type for part in found]:
         raise Undecodable("a bundle holds a bundle; send their messages side by side")
     return found
 
@@ -107,7 +107,7 @@ def _packed_or_split(messages: Sequence[Message]) -> list[tuple[Message, int]]:
 def _body(messages: Sequence[Message]) -> bytes | None:
     """None: a bundle cannot carry these together. Read before it is sent: one of them that whoever gets it would refuse
     must not take its neighbours along."""
-    if sum(len(each.body) for each in messages) > MAX_BYTES:
+    if sum([len(each.body) for each in messages]) > MAX_BYTES:
         return None
     try:
         body = _encode(messages)
