@@ -166,8 +166,9 @@ class RoutedLedger:
     def _can_wait(self, step: StepRecord) -> bool:
         """It was sent for the first time, and that is all."""
         is_first = step.state == SENT and step.send == 1 and not step.is_stored
-        is_later = (step.due_ms or 0) >= self._messages.latest_ms + DUE_LATER_MS
-        return is_first and is_later and not step.is_left_out  # or else something has happened since
+        if not is_first or step.is_left_out:  # or else something has happened since
+            return False
+        return (step.due_ms or 0) >= self._messages.latest_ms + DUE_LATER_MS
 
     def settle(self, version: int = 0, *, now_s: float = 0.0) -> None:
         """All of it is committed. `version`: of the rows that were written. `now_s`: where some were left out."""
@@ -179,8 +180,9 @@ class RoutedLedger:
         notes.outlines.written(self.plans)
         notes.debts.wrote(self.bills, deleted=self.spent)
         notes.debts.pay(self._messages.closed)
-        for task_id in (*self.new_tasks, *self._changed, *(task_id for task_id, _ in self.kept_tasks())):
-            self._tasks[task_id].version = version
+        if version:  # not every database counts them
+            for task_id in (*self.new_tasks, *self._changed, *(task_id for task_id, _ in self.kept_tasks())):
+                self._tasks[task_id].version = version
         notes.memory.take(self._tasks)
         notes.memory.keep(self._left_open())
 
