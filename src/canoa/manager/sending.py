@@ -163,7 +163,9 @@ class Sender:
 
     def _post_together(self, queue: str, owed: list[Owed]) -> None:
         at = 0
-        for message, count in packed([each.publication.message for each in owed]):
+        are_attempts = owed[0].publication.exchange == topology.NODE_UNICAST  # which `routed.to_node` made
+        messages = [each.publication.message for each in owed]
+        for message, count in packed(messages, are_within_bounds=are_attempts):
             together, at = owed[at : at + count], at + count
             if count == 1:
                 self._post_alone(together[0])

@@ -98,7 +98,7 @@ class Answerer:
     def _send_together(self) -> None:
         owed, self._owed = self._owed, []
         at = 0
-        for message, count in packed([each.message for each in owed]):
+        for message, count in packed([each.message for each in owed], are_within_bounds=True):
             together, at = owed[at : at + count], at + count
             if count == 1:
                 self._send_alone(together[0])
