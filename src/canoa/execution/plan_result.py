@@ -21,7 +21,7 @@ SKIPPED: Final = "skipped"
 _NULL: Final = msgspec.Raw(b"null")
 
 
-class StepReport(msgspec.Struct, frozen=True, kw_only=True):
+class StepReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How one step of a task that has ended went."""
 
     name: str
@@ -36,7 +36,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class _Step(msgspec.Struct, kw_only=True):
+class _Step(msgspec.Struct, kw_only=True, gc=False):
     """As published."""
 
     action: str
@@ -51,7 +51,7 @@ class _Step(msgspec.Struct, kw_only=True):
     error: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Consolidated(msgspec.Struct, kw_only=True):
+class _Consolidated(msgspec.Struct, kw_only=True, gc=False):
     id: str
     task_id: str
     status: str

@@ -95,7 +95,7 @@ class Verdict(enum.StrEnum):
     UNKNOWN = "unknown"  # no such task or step
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class Choice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where an attempt goes, and why."""
 
     node_id: NodeId

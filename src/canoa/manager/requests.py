@@ -48,7 +48,7 @@ class _Identified(msgspec.Struct):
 _ids = msgspec.json.Decoder(_Identified)
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What could be read. `plan` None: the one registered as `plan_name`."""
 
     task: NewTask

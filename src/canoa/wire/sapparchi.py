@@ -99,7 +99,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     after: list[str] = []
 
 
-class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A task for the managers: with a plan, a list of actions, or the name of a registered plan."""
 
     id: str
@@ -111,7 +111,7 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     task_plan: list[PlannedStep] | None = None
 
 
-class NodeMessage(msgspec.Struct, frozen=True, kw_only=True):
+class NodeMessage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """To a node: run this. From a node: this came out. `requestID` is opaque, and one attempt's own."""
 
     action_to: str = msgspec.field(name="actionTo")
