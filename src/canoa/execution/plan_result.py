@@ -76,7 +76,7 @@ def consolidated(
 ) -> bytes:
     """`output`: the task's result, None where it has none. What no broker would take goes out without outputs, and
     says so: the store has them."""
-    size_bytes = len(output or b"") + sum(len(each.output or b"") for each in steps)
+    size_bytes = len(output or b"") + sum([len(each.output or b"") for each in steps])
     is_too_large = size_bytes > MAX_JOINED_BYTES
     message = _Consolidated(
         id=request_id,
