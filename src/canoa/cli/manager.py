@@ -67,4 +67,4 @@ def manager(
             await serving.until_stopped(stop, hosted.recorder, hosted.manager)
         log.info("manager_stopped")
 
-    serving.run(main())
+    serving.run(main(), collect_after=serving.MANAGER_COLLECTS_AFTER)

@@ -95,12 +95,18 @@ def final_steps(plan: Plan) -> list[str]:
 
 
 def _by_step(what: str, names: Iterable[str], outputs: Mapping[str, bytes]) -> bytes:
-    return _joined(what, {name: msgspec.Raw(outputs[name]) for name in names})
+    given = {name: outputs[name] for name in names}
+    _check_size(what, sum(map(len, given.values())))
+    return _encoded(what, {name: msgspec.Raw(output) for name, output in given.items()})
 
 
 def _joined(what: str, values: dict[str, msgspec.Raw]) -> bytes:
     if len(values) > FEW:
         _check_size(what, sum(memoryview(each).nbytes for each in values.values()))
+    return _encoded(what, values)
+
+
+def _encoded(what: str, values: dict[str, msgspec.Raw]) -> bytes:
     joined = _encode(values)
     _check_size(what, len(joined))
     return joined

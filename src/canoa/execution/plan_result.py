@@ -21,7 +21,7 @@ SKIPPED: Final = "skipped"
 _NULL: Final = msgspec.Raw(b"null")
 
 
-class StepReport(msgspec.Struct, frozen=True, kw_only=True):
+class StepReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How one step of a task that has ended went."""
 
     name: str
@@ -37,7 +37,7 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     compensation: StepReport | None = None  # where what it did had to be undone
 
 
-class _Step(msgspec.Struct, kw_only=True):
+class _Step(msgspec.Struct, kw_only=True, gc=False):
     """As published."""
 
     action: str
@@ -53,7 +53,7 @@ class _Step(msgspec.Struct, kw_only=True):
     compensation: _Step | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Consolidated(msgspec.Struct, kw_only=True):
+class _Consolidated(msgspec.Struct, kw_only=True, gc=False):
     id: str
     task_id: str
     status: str
@@ -78,7 +78,7 @@ def consolidated(
 ) -> bytes:
     """`output`: the task's result, None where it has none. What no broker would take goes out without outputs, and
     says so: the store has them."""
-    size_bytes = len(output or b"") + sum(len(each.output or b"") for each in steps)
+    size_bytes = len(output or b"") + sum([len(each.output or b"") for each in steps])
     is_too_large = size_bytes > MAX_JOINED_BYTES
     message = _Consolidated(
         id=request_id,

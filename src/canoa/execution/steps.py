@@ -324,7 +324,8 @@ class Course:
             attempt=step.attempt, node_id=choice.node_id, why=choice.why, sent_ms=now_ms, context=choice.context
         )
         step.story.append(sent)
-        del step.story[:-MAX_STORY]
+        if len(step.story) > MAX_STORY:
+            del step.story[:-MAX_STORY]
         self._arm(step, step.limit_ms, now_ms)
         self._effect.sends.append(step.step)
 
@@ -485,7 +486,8 @@ class Course:
         return request_id(step.task_id, step.step, step.attempt, step.send)
 
     def _is_unlocked(self, at: int) -> bool:
-        for place in self.outline.before[at]:  # noqa: SIM110
+        # From behind, where most are that have not ended: of ten side by side, one is looked at instead of five.
+        for place in reversed(self.outline.before[at]):  # noqa: SIM110
             if self.steps[place].outcome != _OK:
                 return False
         return True

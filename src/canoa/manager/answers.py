@@ -146,9 +146,10 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
     if request is None:
         raise Foreign(answer.request_id)
     task_id, step, attempt, send = request
-    status = message.headers.get(sapparchi.STATUS)
+    headers = message.headers
+    status = headers.get(sapparchi.STATUS)
     if status == sapparchi.RETURNED:
-        why = text(message.headers.get(result.NODE)) or "its node"
+        why = text(headers.get(result.NODE)) or "its node"
         return StepLost(
             task_id=TaskId(task_id),
             step=step,
@@ -161,7 +162,6 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
     outcome, output, error = _said(status, answer.message_data)
     if len(output) > limit_bytes:
         raise PayloadTooLarge("messageData", len(output), limit_bytes)
-    headers = message.headers
     end = StepEnd(
         task_id=TaskId(task_id),
         step=step,

@@ -137,9 +137,7 @@ class Dispatch:
         tell(self.timers.note, [due_ms for _, moved in written for due_ms in moved.due_ms])
         for request_id in [each for _, moved in written for each in moved.cancel]:
             tell(self._call_off, request_id)
-        for move, moved in written:
-            if moved.verdict is Verdict.TAKEN:
-                tell(self._telling.on_taken, move, moved)
+        tell(self._telling.on_written, written)
 
     def _call_off(self, request_id: str) -> None:
         """Who does not hear it works in vain: the answer will be late."""

@@ -36,6 +36,8 @@ def unpacked(message: Message, limit_bytes: int) -> bytes:
 def envelope(message: Message, limit_bytes: int) -> bytes:
     """The body of a message whose data may have `limit_bytes`: quoted, as JSON inside JSON, that may be twice as long.
     Raises `PayloadTooLarge` and `Undecodable`."""
+    if message.content_encoding is None and len(message.body) <= limit_bytes:  # as almost always
+        return message.body
     return unpacked(message, 2 * limit_bytes + ENVELOPE_MARGIN_BYTES)
 
 
@@ -55,4 +57,6 @@ def text(value: object) -> str:
 
 def past_ms(value: object, now_ms: int) -> int | None:
     """What is over cannot lie ahead, whatever another machine's clock says."""
-    return min(value, now_ms) if type(value) is int and 0 <= value <= task.MAX_MS else None
+    if type(value) is not int or not 0 <= value <= task.MAX_MS:
+        return None
+    return value if value < now_ms else now_ms

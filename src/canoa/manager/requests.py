@@ -48,7 +48,7 @@ class _Identified(msgspec.Struct):
 _ids = msgspec.json.Decoder(_Identified)
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What could be read. `plan` None: the one registered as `plan_name`."""
 
     task: NewTask
@@ -104,6 +104,8 @@ def _input(data: str, limit_bytes: int) -> bytes:
 
 
 def _kept_headers(message: Message) -> dict[str, HeaderValue]:
+    if not message.headers:
+        return {}
     context = trace.from_headers(message.headers)
     kept: dict[str, HeaderValue] = {} if context is None else trace.to_headers(context)
     if task.DEADLINE in message.headers:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import threading
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from canoa.execution import health
 from canoa.execution.health import Sign
 from canoa.execution.outcome import Outcome
+from canoa.execution.placement import Placement
 from canoa.execution.step_moves import Choice, Need, Route
-from canoa.manager.placing import Placed, Placer
+from canoa.manager.placing import Placer
 from canoa.manager.pools import WHOLE_NODE, Pool
 from canoa.manager.routing.port import Asked
 from canoa.store.routed_port import HealthNote
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from canoa.execution.health import BreakerSettings
-    from canoa.execution.placement import Placement
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.pools import Doubtful
     from canoa.manager.routing.port import Candidate
@@ -44,7 +44,7 @@ TRIAL_WHY: Final = "a trial, to see whether it has recovered"
 AGAIN_WHY: Final = "although it had this step before: nobody else can"
 
 
-class _Wanted(NamedTuple):
+class _Wanted(msgspec.Struct, frozen=True, gc=False):
     """What an attempt needs, and who there is."""
 
     need: Need
@@ -113,9 +113,10 @@ class Router:
         return self._trial(wanted, avoid, lambda _: True) if tried is None else tried
 
     def _clear(self, wanted: _Wanted, avoid: frozenset[NodeId]) -> Choice | None:
-        need, pool, placement = wanted
+        need, pool, placement = wanted.need, wanted.pool, wanted.placement
         asked = Asked(need.action, need.now_ms, need.size_bytes)
-        candidates, moved_why = Placed(pool.clear)
+        candidates: Sequence[Candidate] = pool.clear
+        moved_why = ""
         if placement is not None:
             sites = self._sites(need.near) if placement.near else ()
             candidates, moved_why = self.placer.place(asked, pool.clear, placement, avoid=avoid, sites=sites)

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from canoa.broker import topology
 from canoa.clock import as_time
-from canoa.execution.step_moves import StepEnd, StepLost
+from canoa.execution.step_moves import StepEnd, StepLost, Verdict
 from canoa.store.routed_port import Begin
+from canoa.store.telling import tell
 from canoa.wire import sapparchi
 from canoa.wire.event import Event
 from canoa.wire.task import ATTEMPT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from canoa.broker.events import Events
     from canoa.broker.port import Message
     from canoa.execution.step_moves import CancelTask, Rerun, StepDue
@@ -28,13 +31,21 @@ class Telling:
         self._events = events
         self._stats = stats
 
-    def on_taken(self, move: Move, moved: Moved) -> None:
-        """In the order in which it happened: accepted, a step ended, the next ones sent, the task ended."""
+    def on_written(self, written: Sequence[tuple[Move, Moved]]) -> None:
+        """One of which there is something wrong does not keep the others from being told."""
+        are_wanted = self._events.are_wanted
+        for move, moved in written:
+            if moved.verdict is Verdict.TAKEN:
+                tell(self._on_taken, move, moved, are_wanted)
+
+    def _on_taken(self, move: Move, moved: Moved, are_wanted: bool) -> None:
+        """In the order in which it happened: accepted, a step ended, the next ones sent, the task ended. `are_wanted`:
+        also what happens to steps."""
         if isinstance(move, Begin):
             self._tell("accepted", move.task.id, moved, move.now_ms)
         if moved.queued_ms is not None:
             self._stats.step_queue.observe(moved.queued_ms / 1000)
-        if self._events.are_wanted:
+        if are_wanted:
             self._tell_steps(move, moved)
         if moved.outcome is not None:
             self._stats.tasks[moved.outcome] += 1

@@ -376,7 +376,10 @@ def with_names(names: str, more: str | None) -> str:
     """Queue names with a space between, each once, in the order they came; the last ones, where they are many."""
     if not more:
         return names
-    each_once = dict.fromkeys([*names.split(), *plain(more).split()])
+    added = plain(more).split()
+    if not names and len(added) == 1:  # as almost always
+        return added[0]
+    each_once = dict.fromkeys([*names.split(), *added])
     return " ".join([*each_once][-MAX_WAITERS:])
 
 

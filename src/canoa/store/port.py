@@ -30,7 +30,7 @@ class State(enum.StrEnum):
     ENDED = "ended"
 
 
-class NewTask(msgspec.Struct, frozen=True, kw_only=True):
+class NewTask(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A task as it is accepted. `message` is what a worker gets, and gets again should it be lost on the way."""
 
     id: TaskId
@@ -101,7 +101,7 @@ class Accepted(msgspec.Struct, frozen=True):
     is_ended: bool = False
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True):
+class End(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Keep how a task ended, unless it has ended already or `run` is not its current one: the first result wins.
 
     Also for a task the store never saw. With an `outcome` in `BURIED`, and the task's message at hand, it leaves a dead

@@ -8,8 +8,10 @@ changes its version (`xmin`). Whole columns travel as arrays: one statement for 
 from __future__ import annotations
 
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import astuple
 
 from canoa.execution.step_records import encode_story, steps_of
 from canoa.store.ledger import TaskRecord
@@ -72,10 +74,8 @@ _UPDATE_TASKS: Final = _updating(["standing", "reply_to"])
 _END_TASKS: Final = _updating(_ENDING)
 _KEEP_TASKS: Final = _updating([])  # only their version changes
 
-_new_task = attrgetter(*TASK)
 _updated_task = attrgetter("id", "standing", "reply_to")
-_ended_task = attrgetter("id", *_ENDING)
-_step = attrgetter(*_STEP)
+_of_ended: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(*(TASK.index(name) for name in ("id", *_ENDING)))
 
 
 async def advance(
@@ -220,7 +220,7 @@ async def _write(ledger: RoutedLedger, connection: Fetches) -> int:
     writes.add(_UPDATE_TASKS, updated, is_all_or_none=True)
     writes.add(_END_TASKS, ended, is_all_or_none=True)
     writes.add(_KEEP_TASKS, columns_of(sorted(ledger.kept_tasks())), is_all_or_none=True)
-    writes.add(_UPDATE_STEPS, columns_of((*_step(each), encode_story(each.story)) for each in ledger.updated_steps))
+    writes.add(_UPDATE_STEPS, columns_of(_step_values(each)[:-1] for each in ledger.updated_steps))
     writes.add(_END_STEPS, columns_of(map(_step_values, ledger.ended_steps)))
     writes.add(DELETE_OWED, [ledger.spent] if ledger.spent else [])
     writes.add(INSERT_OWED, columns_of(bill.row() for bill in ledger.bills), is_all_or_none=True)
@@ -234,5 +234,16 @@ def _known(
     return columns_of(sorted((*values(task), ledger.version(task.id)) for task in records))
 
 
+# Records have the columns' order, and `astuple` takes a third of the time of an `attrgetter` for as many.
+
+
+def _new_task(task: TaskRecord) -> tuple[Any, ...]:
+    return astuple(task)[: len(TASK)]
+
+
+def _ended_task(task: TaskRecord) -> tuple[Any, ...]:
+    return _of_ended(astuple(task))
+
+
 def _step_values(step: StepRecord) -> tuple[Any, ...]:
-    return (*_step(step), encode_story(step.story), step.output)
+    return (*astuple(step)[: len(_STEP)], encode_story(step.story), step.output)

@@ -53,7 +53,10 @@ def needs_of(moves: Iterable[Move]) -> dict[str, bool]:
     """The tasks whose rows must be at hand, in the order of the moves, and whether the first of those begins it."""
     needs: dict[str, bool] = {}
     for move in moves:
-        needs.setdefault(_task_id(move), isinstance(move, Begin))
+        if isinstance(move, Begin):
+            needs.setdefault(plain(move.task.id), True)
+        else:
+            needs.setdefault(plain(move.task_id), False)
     return needs
 
 
@@ -65,10 +68,6 @@ def rounds(moves: Sequence[Move]) -> Iterator[Sequence[Move]]:
             yield moves[start:at]
             start = at
     yield moves[start:]
-
-
-def _task_id(move: Move) -> str:
-    return plain(move.task.id if isinstance(move, Begin) else move.task_id)
 
 
 class RoutedLedger:
@@ -167,8 +166,9 @@ class RoutedLedger:
     def _can_wait(self, step: StepRecord) -> bool:
         """It was sent for the first time, and that is all."""
         is_first = step.state == SENT and step.send == 1 and not step.is_stored
-        is_later = (step.due_ms or 0) >= self._messages.latest_ms + DUE_LATER_MS
-        return is_first and is_later and not step.is_left_out  # or else something has happened since
+        if not is_first or step.is_left_out:  # or else something has happened since
+            return False
+        return (step.due_ms or 0) >= self._messages.latest_ms + DUE_LATER_MS
 
     def settle(self, version: int = 0, *, now_s: float = 0.0) -> None:
         """All of it is committed. `version`: of the rows that were written. `now_s`: where some were left out."""
@@ -180,8 +180,9 @@ class RoutedLedger:
         notes.outlines.written(self.plans)
         notes.debts.wrote(self.bills, deleted=self.spent)
         notes.debts.pay(self._messages.closed)
-        for task_id in (*self.new_tasks, *self._changed, *(task_id for task_id, _ in self.kept_tasks())):
-            self._tasks[task_id].version = version
+        if version:  # not every database counts them
+            for task_id in (*self.new_tasks, *self._changed, *(task_id for task_id, _ in self.kept_tasks())):
+                self._tasks[task_id].version = version
         notes.memory.take(self._tasks)
         notes.memory.keep(self._left_open())
 
@@ -224,9 +225,11 @@ class RoutedLedger:
 
     def _take(self, move: Move) -> Answer:
         match move:
+            case StepEnd():  # first, since most are
+                return self._end_step(move)
             case Begin():
                 return self._begin(move)
-            case StepEnd() | StepLost() | StepDue():
+            case StepLost() | StepDue():
                 return self._move_step(move)
             case CancelTask():
                 return self._cancel(move)
@@ -264,21 +267,12 @@ class RoutedLedger:
             self._messages.reply(known, answer, [plain(queue) for queue in queues])
         return answer
 
-    def _move_step(self, move: StepEnd | StepLost | StepDue) -> Answer:
+    def _end_step(self, move: StepEnd) -> Answer:
         task_id = plain(move.task_id)
         course = self._course(task_id)
         if course is None:
             return _unknown(move.now_ms)
         known = self._tasks[task_id]
-        if isinstance(move, StepEnd):
-            return self._end_step(move, known, course)
-        if isinstance(move, StepLost):
-            effect = course.lose(move)
-        else:
-            effect = course.due(move, is_unsent=self._is_unsent(course, move.step))
-        return self._did(known, course, effect, move.now_ms)
-
-    def _end_step(self, move: StepEnd, known: RoutedTask, course: Course) -> Answer:
         effect = course.end(move if move.error is None else _bounded(move))
         if effect.verdict is Verdict.TAKEN and move.outcome is Outcome.OK:
             known.given_bytes += len(move.output)
@@ -287,6 +281,17 @@ class RoutedLedger:
                 if known.task.id not in self.new_tasks:
                     self._begun[known.task.id] = known.task
         return self._did(known, course, effect, move.now_ms, told=move)
+
+    def _move_step(self, move: StepLost | StepDue) -> Answer:
+        task_id = plain(move.task_id)
+        course = self._course(task_id)
+        if course is None:
+            return _unknown(move.now_ms)
+        if isinstance(move, StepLost):
+            effect = course.lose(move)
+        else:
+            effect = course.due(move, is_unsent=self._is_unsent(course, move.step))
+        return self._did(self._tasks[task_id], course, effect, move.now_ms)
 
     def _is_unsent(self, course: Course, step: int) -> bool:
         """Also what these moves send."""

@@ -96,8 +96,10 @@ def _check_deadline(headers: Mapping[str, HeaderValue], now_ms: int) -> None:
 
 
 def _outputs_before(course: Course, at: int) -> dict[str, bytes]:
-    names = course.outline.steps
-    return {names[place].name: course.steps[place].output or b"null" for place in course.outline.before[at]}
+    planned, outputs = course.outline.steps, dict[str, bytes]()
+    for place in course.outline.before[at]:  # mostly one: a comprehension takes twice as long
+        outputs[planned[place].name] = course.steps[place].output or b"null"
+    return outputs
 
 
 # --- The end ----------------------------------------------------------------------------------------------

