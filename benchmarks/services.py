@@ -38,9 +38,11 @@ def rabbitmq() -> Iterator[str]:
 @contextmanager
 def rabbitmq_node(plugins: Sequence[str] = ()) -> Iterator[RabbitNode]:
     """The same, for those who want virtual hosts of it."""
-    with tempfile.TemporaryDirectory() as folder:
-        with RabbitNode(Path(folder), erlang_args=ERLANG_ARGS, plugins=plugins) as node:
-            yield node
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        RabbitNode(Path(folder), erlang_args=ERLANG_ARGS, plugins=plugins) as node,
+    ):
+        yield node
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 import time
 from functools import partial
@@ -25,6 +26,8 @@ SETTINGS = "the AMQP engine of Canoa without anything around it; prefetch 1,000;
 LEAVES_OUT = dict.fromkeys(("submit", "fill"), "only answers are compared here")
 WORKER = [sys.executable, "-m", "benchmarks.transports.contestants.bare_amqp"]
 PREFETCH = 1000
+
+_ids = map(str, itertools.count(1))
 
 submit = fill = unmeasured
 
@@ -79,7 +82,7 @@ def _broker(purpose: str) -> Broker:
 
 
 def _to(queue: str, body: bytes) -> Publication:
-    return Publication(message=Message(body=body, persistent=False), key=queue)
+    return Publication(message=Message(body=body, persistent=False, message_id=next(_ids)), key=queue)
 
 
 def _settle(delivery: Delivery, outcome: PublishOutcome) -> None:

@@ -14,7 +14,6 @@ from aiohttp import web
 from benchmarks import environment
 from benchmarks.contestant import unmeasured
 
-
 PACKAGES = ("aiohttp",)
 QUEUE = "/echo"
 CONNECTIONS = 100

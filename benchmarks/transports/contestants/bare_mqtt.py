@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import time
 from typing import Any
@@ -19,7 +20,7 @@ QUEUE = "bench/requests"
 REPLIES = "bench/replies"
 READY = "bench/ready"
 AT_ONCE = 200
-SETTINGS = f"one client each; QoS 1, {AT_ONCE} publishes unconfirmed at once, a task each"
+SETTINGS = f"one client each; QoS 1, {AT_ONCE} publishes unconfirmed at once, a task each; TCP_NODELAY"
 LEAVES_OUT = dict.fromkeys(("submit", "fill"), "only answers are compared here")
 WORKER = [sys.executable, "-m", "benchmarks.transports.contestants.bare_mqtt"]
 READY_WITHIN_S = 30.0
@@ -90,6 +91,7 @@ def _client() -> aiomqtt.Client:
         parts.port or 1883,
         protocol=aiomqtt.ProtocolVersion.V5,
         max_inflight_messages=AT_ONCE,
+        socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
     )
     client.pending_calls_threshold = 2 * AT_ONCE
     return client
