@@ -57,8 +57,8 @@ def virtual_host(node: RabbitNode) -> Iterator[str]:
 
 @contextmanager
 def mosquitto() -> Iterator[MosquittoNode]:
-    """A Mosquitto with up to 1,000 messages under way per client, which keeps what waits on disk."""
-    with tempfile.TemporaryDirectory() as folder, MosquittoNode(Path(folder)) as node:
+    """A Mosquitto with up to 1,000 messages under way per client, which writes to disk as rarely as packaged."""
+    with tempfile.TemporaryDirectory() as folder, MosquittoNode(Path(folder), saves_changes=False) as node:
         yield node
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from benchmarks import bare, environment, processes
 from benchmarks.manager.contestants import OURS
 from benchmarks.manager.managers import COMMAND, managers
-from benchmarks.manager.talking import PAYLOAD_BYTES, WARM_UP, described
+from benchmarks.manager.talking import PAYLOAD_BYTES, described
 from benchmarks.polling import wait_for_consumer
 from benchmarks.transports import plan
 from benchmarks.transports.contestants import BARE
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 APP = f"{OURS}:app"
 IN_FLIGHT = 100
 """Actions that our worker runs at once."""
+
+WARM_UP = 500
+"""Programs that were just started are slow at first."""
+BEFORE = 20
+"""Calls that are not counted."""
 
 
 class Figures(Protocol):
@@ -67,8 +72,8 @@ def of_bare(way: str, roles: Iterable[str], env: Mapping[str, str], sizes: Sizes
 def _figure(module: str, role: str, env: Mapping[str, str], sizes: Sizes) -> float:
     count = dict(sizes.counts)[role]
     if role == plan.CALL:
-        each: list[float] = processes.ask(module, role, WARM_UP + count, PAYLOAD_BYTES, env=env)
-        return statistics.median(each[WARM_UP:]) * 1000
+        each: list[float] = processes.ask(module, role, BEFORE + count, PAYLOAD_BYTES, env=env)
+        return statistics.median(each[BEFORE:]) * 1000
     processes.ask(module, role, WARM_UP, PAYLOAD_BYTES, env=env)
     seconds: float = processes.ask(module, role, count, PAYLOAD_BYTES, env=env)
     return count / seconds

@@ -32,9 +32,11 @@ class MosquittoFailed(CanoaError):
 
 class MosquittoNode:
     """One MQTT broker of your own, for a test run. Anybody on this machine may come in; what it has is kept in its
-    folder over a restart, also over `kill`, as far as it was written. It ends when this process dies."""
+    folder over a restart, also over `kill`, as far as it was written. It ends when this process dies.
+    `saves_changes`: whatever changes is written at once, which is slow. False: as packaged, when it is stopped."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, saves_changes: bool = True) -> None:
+        self._saves_changes = saves_changes
         self._folder = folder.resolve()
         self.port = free_port()
         self._group: ProcessGroup | None = None
@@ -58,7 +60,8 @@ class MosquittoNode:
         config.write_text(
             f"listener {self.port} {LOOPBACK}\nallow_anonymous true\nuser root\nmax_queued_messages 100000\n"
             f"max_inflight_messages 1000\npersistence true\npersistence_location {self._folder}/\n"
-            "autosave_interval 1\nautosave_on_changes true\nset_tcp_nodelay true\n"
+            "set_tcp_nodelay true\n"
+            + ("autosave_interval 1\nautosave_on_changes true\n" if self._saves_changes else "")
         )
         output = self._folder / "mosquitto.log"
         self._group = ProcessGroup(
