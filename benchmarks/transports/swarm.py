@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import struct
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 from urllib.parse import unquote, urlsplit
 
 import uvloop
@@ -77,16 +78,15 @@ class Node(asyncio.Protocol):
         self.joined = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.write(connect(node_id(self._number), self._url))
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.write(connect(node_id(self._number), self._url))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        raise SystemExit(f"node {self._number} lost its connection: {exc}")
+        raise ConnectionError(f"node {self._number} lost its connection") from exc
 
     def data_received(self, data: bytes) -> None:
         self._unread += data
-        while (end := _end(self._unread)) is not None:
+        while (end := _whole(self._unread)) is not None:
             whole, self._unread = self._unread[:end], self._unread[end:]
             self._take(whole)
 
@@ -112,10 +112,17 @@ class Node(asyncio.Protocol):
     def register(self, *, is_forced: bool) -> None:
         self._said += 1
         number = self._said % 65_535 + 1
-        self._transport.write(publish(REGISTER, registration(self._number, is_forced=is_forced), number))
+        body = registration(self._number, is_forced=is_forced, endpoint=f"device-{self._number}")  # no address
+        self._transport.write(publish(REGISTER, body, number))
 
     def ping(self) -> None:
         self._transport.write(PING)
+
+
+def _end(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> NoReturn:
+    """One node that is gone would be missed by nobody: so all of them go."""
+    loop.default_exception_handler(context)
+    os._exit(1)
 
 
 def _head(data: bytes) -> int:
@@ -126,7 +133,7 @@ def _head(data: bytes) -> int:
     return size + 1
 
 
-def _end(data: bytes) -> int | None:
+def _whole(data: bytes) -> int | None:
     """Where the first packet ends; None: it is not whole."""
     length = shift = 0
     for at in range(1, len(data)):
@@ -140,6 +147,7 @@ def _end(data: bytes) -> int | None:
 async def main(count: int) -> None:
     url = urlsplit(environment.mqtt_url())
     room = asyncio.Semaphore(AT_ONCE)
+    asyncio.get_running_loop().set_exception_handler(_end)
 
     async def joined(number: int) -> Node:
         async with room:
