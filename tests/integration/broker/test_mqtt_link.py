@@ -60,9 +60,9 @@ class Heard:
                 await self._changed.wait()
 
 
-@pytest.fixture(params=[20, 1000], ids=lambda at_once: f"{at_once}_at_once")
+@pytest.fixture(params=[3, 20, 1000], ids=lambda at_once: f"{at_once}_at_once")
 def mosquitto(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MosquittoNode]:
-    """As packaged, and with more messages under way than we would send."""
+    """With few messages under way, as packaged, and with more than we would send."""
     with MosquittoNode(tmp_path, at_once=request.param, saves_changes=False) as node:
         yield node
 
