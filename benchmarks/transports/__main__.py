@@ -61,7 +61,7 @@ class OnBrokers:
     def conditions(self) -> list[str]:
         version = bare.Link(self._node.url()).server_version
         with self._env() as env:
-            of_bare = {f"bare {way}": described(module, env) for way, module in BARE.items()}
+            of_bare = {name: described(module, env) for name, (_, module) in BARE.items()}
         return [
             f"broker       RabbitMQ {version}, {services.RABBITMQ}; Mosquitto, private, for MQTT",
             f"canoa        one manager on SQLite, one worker --concurrency {talking.IN_FLIGHT}; callers on RabbitMQ",
@@ -76,12 +76,14 @@ class OnBrokers:
                 if of_way == way and metric in self._record.wanted
             }
             if wanted:
-                self._record.take(f"bare {way}", partial(self._talked, talking.of_bare, way, wanted))
+                for name in [name for name, (of_way, _) in BARE.items() if of_way == way]:
+                    self._record.take(name, partial(self._talked, talking.of_bare, name, wanted))
                 self._record.take(OURS, partial(self._talked, talking.of_canoa, way, wanted))
 
-    def _talked(self, figures: talking.Figures, way: str, wanted: dict[str, str]) -> dict[str, float]:
+    def _talked(self, figures: talking.Figures, name: str, wanted: dict[str, str]) -> dict[str, float]:
+        """`name`: of our way, or of a bare client."""
         with self._env() as env:
-            found = figures(way, wanted.values(), env, self._sizes)
+            found = figures(name, wanted.values(), env, self._sizes)
         return {metric: found[role] for metric, role in wanted.items()}
 
     def measure_crowds(self) -> None:

@@ -32,9 +32,11 @@ BEFORE = 20
 
 
 class Figures(Protocol):
-    """By role: results per second, or the median milliseconds of a call."""
+    """By role: results per second, or the median milliseconds of a call. `name`: of our way, or of a bare client."""
 
-    def __call__(self, way: str, roles: Iterable[str], env: Mapping[str, str], sizes: Sizes, /) -> dict[str, float]: ...
+    def __call__(
+        self, name: str, roles: Iterable[str], env: Mapping[str, str], sizes: Sizes, /
+    ) -> dict[str, float]: ...
 
 
 def of_canoa(way: str, roles: Iterable[str], env: Mapping[str, str], sizes: Sizes) -> dict[str, float]:
@@ -59,9 +61,9 @@ def _joining(way: str, env: Mapping[str, str], manager: Manager) -> list[str]:
             return ["--broker", "memory://", "--manager", f"http://{LOOPBACK}:{manager.api_port}"]
 
 
-def of_bare(way: str, roles: Iterable[str], env: Mapping[str, str], sizes: Sizes) -> dict[str, float]:
+def of_bare(name: str, roles: Iterable[str], env: Mapping[str, str], sizes: Sizes) -> dict[str, float]:
     """The same of a bare client and whoever answers it."""
-    module = BARE[way]
+    way, module = BARE[name]
     description = described(module, env)
     with processes.workers(description.worker, 1, env=env) as workers:
         if way == plan.AMQP:  # the others' clients wait for it by themselves
