@@ -11,7 +11,7 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help up test check lint quick bench-pool bench-keep bench-manager bench-routing bench-transports torture-pool torture-keep torture-manager format lock clean rabbitmq postgresql
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 up: .venv/ready ## Run the example app: a worker and its API on 127.0.0.1:8420
 	@exec $(BIN)/canoa up examples.shop:app
