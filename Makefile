@@ -8,10 +8,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help up test check lint quick bench-pool bench-keep bench-manager bench-routing torture-pool torture-keep torture-manager format lock clean rabbitmq postgresql
+.PHONY: help up test check lint quick bench-pool bench-keep bench-manager bench-routing bench-transports torture-pool torture-keep torture-manager format lock clean rabbitmq postgresql
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 up: .venv/ready ## Run the example app: a worker and its API on 127.0.0.1:8420
 	@exec $(BIN)/canoa up examples.shop:app
@@ -48,6 +48,9 @@ bench-manager: .venv-bench/canoa rabbitmq postgresql ## Measure managers beside 
 bench-routing: .venv-bench/canoa rabbitmq ## Measure the ways to choose nodes beside each other, into build/bench/routing.json
 	@$(BENCH)/python -m benchmarks.routing
 
+bench-transports: .venv-bench/canoa rabbitmq ## Measure AMQP, MQTT and HTTP beside bare clients, into build/bench/transports.json
+	@$(BENCH)/python -m benchmarks.transports
+
 torture-pool: .venv/ready rabbitmq ## Kill workers a thousand times in twenty minutes and miss no result
 	@$(BIN)/python -m tests.torture.pool --minutes 20 --kills 1000
 
@@ -67,7 +70,7 @@ lock: export PATH := $(CURDIR)/$(BIN):$(PATH)
 lock: .venv/ready ## Resolve the dependencies anew, by hash
 	@command -v uv >/dev/null || $(BIN)/pip install -q uv
 	@$(LOCK) --all-extras --group dev pyproject.toml -o requirements/dev.lock
-	@$(LOCK) --extra server --group bench -c requirements/dev.lock pyproject.toml -o requirements/bench.lock
+	@$(LOCK) --extra mqtt --extra server --group bench -c requirements/dev.lock pyproject.toml -o requirements/bench.lock
 
 clean: ## Remove the environments and all that was generated
 	@rm -rf .venv .venv-bench build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

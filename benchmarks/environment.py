@@ -16,6 +16,12 @@ REDIS = "BENCH_REDIS"
 STORE = "BENCH_STORE"
 """URL of the database that keeps results: `sqlite:////…` or `postgresql://…`."""
 
+MQTT = "BENCH_MQTT"
+"""URL of the private Mosquitto, or of RabbitMQ's MQTT plugin."""
+
+HTTP = "BENCH_HTTP"
+"""URL at which a bare HTTP server is to listen."""
+
 RESULTS = "BENCH_RESULTS"
 """Set when the session wants results; otherwise result backends stay unconfigured, which is faster."""
 
@@ -42,6 +48,14 @@ def redis_url() -> str:
 
 def store_url() -> str:
     return os.environ[STORE]
+
+
+def mqtt_url() -> str:
+    return os.environ[MQTT]
+
+
+def http_url() -> str:
+    return os.environ[HTTP]
 
 
 def wants_results() -> bool:

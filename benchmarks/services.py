@@ -1,4 +1,4 @@
-"""The private RabbitMQ, Redis and PostgreSQL that all contestants share."""
+"""The private RabbitMQ, Mosquitto, Redis and PostgreSQL that all contestants share."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from canoa.testing.mosquitto import MosquittoNode
 from canoa.testing.ports import LOOPBACK, free_port
 from canoa.testing.postgres import PostgresNode
 from canoa.testing.rabbitmq import RabbitNode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 REDIS_WITHIN_S = 10.0
 
@@ -35,9 +36,12 @@ def rabbitmq() -> Iterator[str]:
 
 
 @contextmanager
-def rabbitmq_node() -> Iterator[RabbitNode]:
+def rabbitmq_node(plugins: Sequence[str] = ()) -> Iterator[RabbitNode]:
     """The same, for those who want virtual hosts of it."""
-    with tempfile.TemporaryDirectory() as folder, RabbitNode(Path(folder), erlang_args=ERLANG_ARGS) as node:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        RabbitNode(Path(folder), erlang_args=ERLANG_ARGS, plugins=plugins) as node,
+    ):
         yield node
 
 
@@ -49,6 +53,13 @@ def virtual_host(node: RabbitNode) -> Iterator[str]:
         yield node.url(name)
     finally:
         node.release_vhost(name)
+
+
+@contextmanager
+def mosquitto() -> Iterator[MosquittoNode]:
+    """A Mosquitto with up to 1,000 messages under way per client, which writes to disk as rarely as packaged."""
+    with tempfile.TemporaryDirectory() as folder, MosquittoNode(Path(folder), saves_changes=False) as node:
+        yield node
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def cpu_percent(env: Mapping[str, str], *, program: str, nodes: int, seconds: fl
     with managers(link, broker_url, store_url) as [manager], processes.workers(command, 1, env=env) as [swarm]:
         for _ in polling(REGISTERED_WITHIN_S, f"{nodes} nodes", every_s=0.5):
             swarm.check()
-            if asyncio.run(_registered(store_url)) >= nodes:
+            if asyncio.run(registered(store_url)) >= nodes:
                 break
         before, began = usage(manager.process.group), time.monotonic()
         time.sleep(seconds)
@@ -47,7 +47,7 @@ def cpu_percent(env: Mapping[str, str], *, program: str, nodes: int, seconds: fl
     return 100 * (after.cpu_s - before.cpu_s) / elapsed_s
 
 
-async def _registered(store_url: str) -> int:
+async def registered(store_url: str) -> int:
     store = new_store(store_url)
     await store.open()
     try:

@@ -17,7 +17,7 @@ from canoa.manager.router import Router
 from canoa.manager.routing.strategies import Strategies
 from canoa.manager.watching import Watching
 from canoa.store.routed_port import BreakerRow, NodeRow
-from canoa.vocabulary import ActionName, Layer, NodeId
+from canoa.vocabulary import ActionName, Layer, NodeId, Routing
 
 ACTION: Final = ActionName("bench.echo")
 OTHERS: Final = tuple(ActionName(f"bench.action{number}") for number in range(20))
@@ -27,7 +27,7 @@ BATCH: Final = 200
 
 def median_us(*, nodes: int, decisions: int) -> float:
     """Of batches: one decision is too short to be timed by itself."""
-    router = _router(nodes)
+    router = new_router(nodes)
     avoid = frozenset({NodeId("node-1"), NodeId("node-2")})
     now_ms = int(time.time() * 1000)
     took_us = []
@@ -39,7 +39,7 @@ def median_us(*, nodes: int, decisions: int) -> float:
     return statistics.median(took_us)
 
 
-def _router(nodes: int) -> Router:
+def new_router(nodes: int, routing: Routing = Routing.ROUND_ROBIN) -> Router:
     settings = NodeSettings()
     catalogue = Catalogue(settings)
     now_ms = catalogue.now_ms()
@@ -53,4 +53,4 @@ def _router(nodes: int) -> Router:
         BreakerRow(node_id=name, failures=3, down_until_ms=until_ms) for name in names[::DOWN_EVERY]
     )
     watching = Watching(catalogue.clock)
-    return Router(catalogue, Strategies(), settings=settings.breaker, watching=watching, note=lambda note: None)
+    return Router(catalogue, Strategies(routing), settings=settings.breaker, watching=watching, note=lambda note: None)

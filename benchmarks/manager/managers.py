@@ -16,7 +16,7 @@ from canoa.broker import topology
 from canoa.testing.ports import LOOPBACK, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from benchmarks.bare import Link
     from benchmarks.processes import Worker
@@ -28,6 +28,7 @@ ASKED_WITHIN_S = 10
 class Manager(NamedTuple):
     process: Worker
     metrics_port: int
+    api_port: int
 
     def counted(self, name: str) -> float:
         with urllib.request.urlopen(f"http://{LOOPBACK}:{self.metrics_port}/metrics", timeout=ASKED_WITHIN_S) as answer:
@@ -37,10 +38,12 @@ class Manager(NamedTuple):
 
 
 @contextmanager
-def managers(link: Link, broker_url: str, store_url: str, count: int = 1) -> Iterator[list[Manager]]:
-    """All of them at work."""
+def managers(
+    link: Link, broker_url: str, store_url: str, count: int = 1, *, env: Mapping[str, str] = {}
+) -> Iterator[list[Manager]]:
+    """All of them at work. `env`: what they are told besides."""
     with ExitStack() as stack:
-        running = [stack.enter_context(_started(broker_url, store_url)) for _ in range(count)]
+        running = [stack.enter_context(_started(broker_url, store_url, env)) for _ in range(count)]
         for _ in polling(READY_WITHIN_S, f"{count} managers"):
             for manager in running:
                 manager.process.check()
@@ -51,9 +54,9 @@ def managers(link: Link, broker_url: str, store_url: str, count: int = 1) -> Ite
 
 
 @contextmanager
-def _started(broker_url: str, store_url: str) -> Iterator[Manager]:
-    port = free_port()
-    command = [COMMAND, "manager", "--broker", broker_url, "--store", store_url, "--port", "0", "--log-level", "error"]
-    env = {"CANOA_API_TOKEN": secrets.token_hex()}
-    with processes.workers([*command, "--metrics", f"{LOOPBACK}:{port}"], 1, env=env) as [process]:
-        yield Manager(process, port)
+def _started(broker_url: str, store_url: str, env: Mapping[str, str]) -> Iterator[Manager]:
+    api_port, metrics_port = free_port(), free_port()
+    command = [COMMAND, "manager", "--broker", broker_url, "--store", store_url, "--log-level", "error"]
+    command += ["--port", str(api_port), "--metrics", f"{LOOPBACK}:{metrics_port}"]
+    with processes.workers(command, 1, env={"CANOA_API_TOKEN": secrets.token_hex(), **env}) as [process]:
+        yield Manager(process, metrics_port, api_port)

@@ -28,12 +28,12 @@ def node_id(number: int) -> str:
     return f"swarm-{number}"
 
 
-def registration(number: int, *, is_forced: bool) -> bytes:
+def registration(number: int, *, is_forced: bool, endpoint: str = "") -> bytes:
     actions = [f"urn:sapparchi:Action:swarm.action{(number + nth) % KINDS}" for nth in range(ACTIONS_EACH)]
     return json.dumps(
         {
             "nodeId": node_id(number),
-            "endpoint": f"http://127.1.{number // 250}.{number % 250}:8000",
+            "endpoint": endpoint or f"http://127.1.{number // 250}.{number % 250}:8000",
             "layer": LAYERS[number % 3],
             "type": "bench",
             "actions": actions,

@@ -134,6 +134,8 @@ async def test_a_worker_joins_over_mqtt_alone_answers_and_its_last_will_says_tha
 
         [handle] = await plant.submit(1)
         assert await handle.result(WITHIN_S) == 0
+        many = await plant.submit(200)
+        assert [await each.result(WITHIN_S) for each in many] == [2 * number for number in range(1, 201)]
         failing = await plant.begin("hold")
         with pytest.raises(CanoaError, match="folder"):
             await failing.result(WITHIN_S)

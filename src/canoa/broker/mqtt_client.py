@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -18,12 +19,15 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from canoa.broker.direct import DirectDelivery
-from canoa.errors import BrokerUnreachable, DeliveryUnknown
+from canoa.broker.mqtt_sending import AT_ONCE, MqttSending, spelt
+from canoa.errors import BrokerUnreachable
 from canoa.logs import get_logger
 from canoa.wire import fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import paho.mqtt.client as paho
 
     from canoa.broker.mqtt_address import MqttAddress
     from canoa.broker.port import Message, OnDelivery, PublishOutcome, Settlement
@@ -33,11 +37,12 @@ log = get_logger(__name__)
 KEEP_ALIVE_S: Final = 10
 AGAIN_AFTER_S: Final = 0.5
 AGAIN_AT_MOST_S: Final = 15.0
-CONFIRMED_WITHIN_S: Final = 10.0
-AT_ONCE: Final = 200
-"""Publishes that wait for their acknowledgement. More wait their turn: the library's work grows with them."""
 RECEIVE_MAXIMUM: Final = 1000
 """Messages in our hands that are not acknowledged; a broker that knows MQTT 5 sends no more."""
+
+_NO_LIMIT: Final = 0  # of the library's own; `mqtt_sending.py` has one
+_NO_DELAY: Final = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+"""Small packets leave at once. Otherwise every other message waits 40 ms for the broker's acknowledgement of TCP."""
 
 Ready: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -66,12 +71,13 @@ class MqttClient:
         self._loop = asyncio.get_running_loop()
         self._client: aiomqtt.Client | None = None
         self._is_old = False  # the broker knows only MQTT 3.1.1
-        self._room = asyncio.Semaphore(AT_ONCE)
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending: MqttSending | None = None
+        self._early: list[paho.MQTTMessage] = []  # of an earlier session: they come before the link is ready
+        self._receive_maximum = AT_ONCE  # of the broker
 
     @property
     def is_up(self) -> bool:
-        return self._client is not None
+        return self._sending is not None
 
     # --- Its life ---------------------------------------------------------------------------------------
 
@@ -90,16 +96,29 @@ class MqttClient:
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
 
     async def _linked(self, while_true: Callable[[], bool]) -> None:
+        self._early.clear()
         async with self._new_client() as client:
             if self._topics:
                 await client.subscribe([(topic, 1) for topic in self._topics])
-            self._client = client
+            self._begin(client)
             try:
                 if self._on_ready is not None:
                     await self._on_ready()
-                await self._hear(client, while_true)
+                await _wait_ended(client, while_true)
             finally:
-                self._client = None
+                self._end()
+
+    def _begin(self, client: aiomqtt.Client) -> None:
+        self._client = client
+        self._sending = MqttSending(client._client, is_old=self._is_old, at_once=min(AT_ONCE, self._receive_maximum))
+        early, self._early = self._early, []
+        for came in early:
+            self._take(client, came)
+
+    def _end(self) -> None:
+        sending, self._sending, self._client = self._sending, None, None
+        assert sending is not None
+        sending.close()
 
     def _new_client(self) -> aiomqtt.Client:
         client = aiomqtt.Client(
@@ -107,12 +126,35 @@ class MqttClient:
             **self._session(),
             identifier=self._client_id,
             keepalive=KEEP_ALIVE_S,
-            max_inflight_messages=AT_ONCE,
+            max_inflight_messages=_NO_LIMIT,
+            socket_options=_NO_DELAY,
             will=self._new_will(),
         )
-        client.pending_calls_threshold = 2 * AT_ONCE
-        client._client.manual_ack_set(True)  # the library gives no other way to acknowledge after the work
+        self._hook(client)
         return client
+
+    def _hook(self, client: aiomqtt.Client) -> None:
+        """Into what the library calls from the event loop: its own ways cost two tasks per message that comes, one per
+        message that goes, and acknowledge before the work."""
+        inner = client._client
+        on_connect: Any = inner.on_connect
+
+        def on_connected(*told: Any) -> None:
+            self._receive_maximum = getattr(told[-1], "ReceiveMaximum", AT_ONCE)
+            on_connect(*told)
+
+        def on_message(_: paho.Client, __: Any, came: paho.MQTTMessage) -> None:
+            if client is self._client:
+                self._take(client, came)
+            else:
+                self._early.append(came)
+
+        def on_publish(_: paho.Client, __: Any, number: int, reason: Any, *___: Any) -> None:
+            if self._sending is not None and client is self._client:
+                self._sending.on_confirmed(number, reason)
+
+        inner.manual_ack_set(True)
+        inner.on_connect, inner.on_message, inner.on_publish = on_connected, on_message, on_publish
 
     def _session(self) -> dict[str, Any]:
         is_clean = self._session_s == 0
@@ -127,35 +169,21 @@ class MqttClient:
         if self._will is None:
             return None
         topic, message = self._will
-        properties = None if self._is_old else _spelt(message, PacketTypes.WILLMESSAGE)
+        properties = None if self._is_old else spelt(message, PacketTypes.WILLMESSAGE)
         return aiomqtt.Will(topic, message.body, qos=1, properties=properties)
 
-    async def _hear(self, client: aiomqtt.Client, while_true: Callable[[], bool]) -> None:
-        """Raises when the link ends."""
-        messages = aiter(client.messages)
-        coming = asyncio.ensure_future(anext(messages))
-        try:
-            while while_true():
-                done, _ = await asyncio.wait([coming], timeout=1.0)
-                if done:
-                    self._take(client, coming.result())
-                    coming = asyncio.ensure_future(anext(messages))
-        finally:
-            coming.cancel()
-            with suppress(asyncio.CancelledError, aiomqtt.MqttError, StopAsyncIteration):
-                await coming
+    # --- Hearing ----------------------------------------------------------------------------------------
 
-    def _take(self, client: aiomqtt.Client, came: aiomqtt.Message) -> None:
-        topic = str(came.topic)
+    def _take(self, client: aiomqtt.Client, came: paho.MQTTMessage) -> None:
+        topic = came.topic
         on_delivery = self._topics.get(topic)
         if on_delivery is None:  # of a session that once heard more
             _acknowledge(client, came)
         else:
-            body = bytes(came.payload)
-            message = fields.read(body, _properties(came))
+            message = fields.read(bytes(came.payload), _properties(came))
             on_delivery(DirectDelivery(message, partial(self._settled, client, came), key=topic))
 
-    def _settled(self, client: aiomqtt.Client, came: aiomqtt.Message, _: Settlement) -> None:
+    def _settled(self, client: aiomqtt.Client, came: paho.MQTTMessage, _: Settlement) -> None:
         if client is self._client:  # of another link the broker sends it again
             _acknowledge(client, came)
 
@@ -165,45 +193,32 @@ class MqttClient:
         self, topics: Sequence[str], message: Message, on_outcome: Callable[[PublishOutcome], None], *, qos: int = 1
     ) -> None:
         """To all of them, as one: the outcome is told once, from the event loop. `BrokerUnreachable`: no link."""
-        if self._client is None:
+        if self._sending is None:
             self._loop.call_soon(on_outcome, BrokerUnreachable(f"no link to the MQTT broker at {self._address.host}"))
-            return
-        task = self._loop.create_task(self._send(self._client, topics, message, on_outcome, qos), name="mqtt.send")
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
-
-    async def _send(
-        self,
-        client: aiomqtt.Client,
-        topics: Sequence[str],
-        message: Message,
-        on_outcome: Callable[[PublishOutcome], None],
-        qos: int,
-    ) -> None:
-        outcome: PublishOutcome = None
-        properties = None if self._is_old else _spelt(message)
-        async with self._room:
-            try:
-                for topic in topics:
-                    await client.publish(
-                        topic, message.body, qos=qos, properties=properties, timeout=CONFIRMED_WITHIN_S
-                    )
-            except (aiomqtt.MqttError, OSError, ValueError) as exc:
-                outcome = DeliveryUnknown(f"the MQTT broker did not confirm a message: {exc}")
-        on_outcome(outcome)
-
-    async def aclose(self) -> None:
-        for task in self._sending:
-            task.cancel()
-        await asyncio.gather(*self._sending, return_exceptions=True)
+        else:
+            self._sending.post(topics, message, on_outcome, qos=qos)
 
 
-def _acknowledge(client: aiomqtt.Client, came: aiomqtt.Message) -> None:
+async def _wait_ended(client: aiomqtt.Client, while_true: Callable[[], bool]) -> None:
+    """Raises when the link ends; returns when `while_true` says no."""
+    nothing = asyncio.ensure_future(anext(aiter(client.messages)))  # what comes is taken before it gets there
+    try:
+        while while_true():
+            await asyncio.wait([nothing], timeout=1.0)
+            if nothing.done():
+                nothing.result()
+    finally:
+        nothing.cancel()
+        with suppress(asyncio.CancelledError, aiomqtt.MqttError):
+            await nothing
+
+
+def _acknowledge(client: aiomqtt.Client, came: paho.MQTTMessage) -> None:
     with suppress(OSError, ValueError):
         client._client.ack(came.mid, came.qos)
 
 
-def _properties(came: aiomqtt.Message) -> list[tuple[str, str]]:
+def _properties(came: paho.MQTTMessage) -> list[tuple[str, str]]:
     """Of MQTT 5; a client of 3.1.1 sends none."""
     given: Any = came.properties
     found: list[tuple[str, str]] = list(getattr(given, "UserProperty", []))
@@ -215,16 +230,3 @@ def _properties(came: aiomqtt.Message) -> list[tuple[str, str]]:
 def _is_about_version(error: Exception) -> bool:
     """A broker that does not know ours says so, or hangs up on us; one that is away does not answer at all."""
     return isinstance(error, aiomqtt.MqttError) and not isinstance(error.__cause__, OSError)
-
-
-def _spelt(message: Message, packet: int = PacketTypes.PUBLISH) -> Properties:
-    properties = Properties(packet)  # type: ignore[no-untyped-call]
-    if spelt := fields.spelt(message):
-        properties.UserProperty = spelt
-    if message.content_encoding:
-        properties.UserProperty = [*spelt, (fields.CONTENT_ENCODING, message.content_encoding)]
-    if message.content_type:
-        properties.ContentType = message.content_type
-    if message.expiration_s is not None:
-        properties.MessageExpiryInterval = max(1, round(message.expiration_s))
-    return properties

@@ -182,8 +182,6 @@ class Manager:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._mqtt is not None:
-            await self._mqtt.aclose()
         await self.nodes.aclose()
 
     async def wait_known(self, actions: Iterable[ActionName], *, within_s: float) -> bool:

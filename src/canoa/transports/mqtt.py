@@ -16,7 +16,8 @@ from canoa.broker import topology
 from canoa.broker.direct import DirectDelivery
 from canoa.broker.mqtt_client import MqttClient
 from canoa.wire import sapparchi
-from canoa.wire.topics import node_topics, spellings
+from canoa.wire.bundle import packed
+from canoa.wire.topics import bundle_topic, node_topics, spellings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -55,6 +56,7 @@ class MqttTransport:
             topology.TASK_REQUESTS: on_request,
         }
         topics = {topic: partial(_marked, taker) for name, taker in heard.items() for topic in spellings(name)}
+        topics[bundle_topic(spellings(topology.STEP_RESULTS)[1])] = partial(_marked, on_result)
         self._listening = MqttClient(address, client_id=LISTENING_ID, topics=topics, session_s=SESSION_S)
 
     @property
@@ -73,8 +75,18 @@ class MqttTransport:
 
     def post(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent) -> None:
         topics = node_topics(node.node_id)
+        if node.takes_bundles:
+            self._post_bundled(topics[1], messages, on_sent)
+            return
         for place, message in enumerate(messages):
             self._speaking.post(topics, message, partial(on_sent, range(place, place + 1)))
+
+    def _post_bundled(self, topic: str, messages: Sequence[Message], on_sent: OnSent) -> None:
+        """To one of ours, which listens to both spellings: it would get everything twice."""
+        place = 0
+        for message, count in packed(messages):
+            places, place = range(place, place + count), place + count
+            self._speaking.post([topic if count == 1 else bundle_topic(topic)], message, partial(on_sent, places))
 
     def tell(self, name: str, message: Message) -> None:
         """To all devices: a heartbeat, a welcome."""
@@ -83,10 +95,6 @@ class MqttTransport:
     async def listeners(self, node: NodeRow) -> int | None:
         """The broker tells nobody."""
         return None
-
-    async def aclose(self) -> None:
-        await self._speaking.aclose()
-        await self._listening.aclose()
 
 
 def _marked(take: OnDelivery, delivery: Delivery) -> None:

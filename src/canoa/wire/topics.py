@@ -24,3 +24,8 @@ def name_of(topic: str) -> str:
 def node_topics(node_id: str) -> tuple[str, str]:
     """Where a node listens. Its id stays as it is: it may have dots."""
     return f"sapparchi.node.{node_id}.in", f"sapparchi/node/{node_id}/in"
+
+
+def bundle_topic(topic: str) -> str:
+    """Beside a topic, for bundles: whoever else listens there knows nothing of those."""
+    return f"{topic}/bundles"

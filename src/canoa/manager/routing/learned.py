@@ -65,6 +65,8 @@ KIB: Final = 1024.0
 
 
 _NOTHING: Final[dict[ActionName, _Own]] = {}
+_ALONE: Final = (1.0, 0.0)
+"""Where nothing is out, only the level has to do with it."""
 
 
 class _Own:
@@ -80,6 +82,8 @@ class _Own:
     def expected(self, out: float) -> tuple[float, float, tuple[float, float]]:
         """With so much out there; the same with what it imposes; and how that changes with level and places."""
         level, places = self.model.weights
+        if not out:  # as most of the time, and quicker
+            return level, level, _ALONE
         waiting = out * exp(-places)
         return level + log(1 + waiting), level + log(1 + IMPOSED * waiting), (1.0, -waiting / (1 + waiting))
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canoa.broker import topology
 from canoa.broker.mqtt_client import MqttClient
 from canoa.errors import CanoaError, Undecodable
 from canoa.logs import get_logger
 from canoa.wire import sapparchi
+from canoa.wire.bundle import is_bundle, packed
 from canoa.wire.sapparchi import Heartbeat, RegistrationAck
-from canoa.wire.topics import node_topics, spellings
+from canoa.wire.topics import bundle_topic, node_topics, spellings
 from canoa.worker import registration
 from canoa.worker.registration import State, View
 from canoa.worker.uplinks.port import Uplink, UplinkDelivery
@@ -37,6 +39,12 @@ LEAVE_WITHIN_S: Final = 2.0
 _REGISTER: Final = spellings(topology.NODES_REGISTER)[1:]
 _RESULTS: Final = spellings(topology.STEP_RESULTS)[1:]
 """In one spelling: managers listen to both, and need not hear everything twice."""
+_BUNDLES: Final = (bundle_topic(_RESULTS[0]),)
+
+
+class _Owed(NamedTuple):
+    message: Message
+    on_outcome: Callable[[PublishOutcome], None]
 
 
 class MqttUplink:
@@ -48,6 +56,7 @@ class MqttUplink:
         self._said = said
         self._loop = asyncio.get_running_loop()
         heard: dict[str, OnDelivery] = dict.fromkeys(node_topics(node_id), self._on_work)
+        heard[bundle_topic(node_topics(node_id)[1])] = self._on_work
         heard |= dict.fromkeys(spellings(topology.MANAGER_AVAILABLE), self._on_word)
         heard |= dict.fromkeys(spellings(topology.NODES_ACK), self._on_word)
         self._client = MqttClient(
@@ -64,6 +73,8 @@ class MqttUplink:
         self._view = View()
         self._timer: asyncio.TimerHandle | None = None
         self._is_leaving = False
+        self._reads_bundles = False  # a manager that sends them
+        self._owed: list[_Owed] = []  # since this turn of the loop
 
     @property
     def is_registered(self) -> bool:
@@ -85,7 +96,19 @@ class MqttUplink:
         await asyncio.shield(self._running)
 
     def send(self, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
-        self._client.post(_RESULTS, message, on_outcome)
+        if not self._reads_bundles:
+            self._client.post(_RESULTS, message, on_outcome)
+            return
+        if not self._owed:
+            self._loop.call_soon(self._send_together)
+        self._owed.append(_Owed(message, on_outcome))
+
+    def _send_together(self) -> None:
+        owed, self._owed = self._owed, []
+        at = 0
+        for message, count in packed([each.message for each in owed]):
+            together, at = owed[at : at + count], at + count
+            self._client.post(_RESULTS if count == 1 else _BUNDLES, message, partial(_told_all, together))
 
     async def leave(self) -> None:
         self._is_leaving = True
@@ -97,7 +120,6 @@ class MqttUplink:
                 await said
 
     async def aclose(self) -> None:
-        await self._client.aclose()
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -112,6 +134,7 @@ class MqttUplink:
         def settle(_: Settlement) -> None:
             delivery.settle()
 
+        self._reads_bundles |= is_bundle(delivery.message)
         self._on_message(UplinkDelivery(delivery.message, self, self._on_message, settle))
 
     def _on_word(self, delivery: Delivery) -> None:
@@ -152,6 +175,11 @@ class MqttUplink:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if due_s is None else self._loop.call_at(due_s, self._feed, registration.Ticked())
+
+
+def _told_all(owed: list[_Owed], outcome: PublishOutcome) -> None:
+    for each in owed:
+        each.on_outcome(outcome)
 
 
 def _heard_nothing(_: PublishOutcome) -> None:

@@ -1,0 +1,90 @@
+"""A worker's answers over HTTP: what ends together goes together, and nobody waits for what was sent before."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+
+from canoa.broker.port import Message
+from canoa.testing.ports import LOOPBACK
+from canoa.wire import bundle, fields
+from canoa.worker.uplinks.posting import RESULTS, ManagerPosts
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from canoa.broker.port import PublishOutcome
+
+WITHIN_S = 10.0
+
+
+class SlowManager:
+    """Has every answer at once, and says yes when it is told to."""
+
+    def __init__(self) -> None:
+        self.came: asyncio.Queue[Message] = asyncio.Queue()
+        self.may_say_yes = asyncio.Event()
+
+    async def take(self, request: web.Request) -> web.Response:
+        self.came.put_nowait(fields.read(await request.read(), request.headers.items()))
+        await self.may_say_yes.wait()
+        return web.json_response({"taken": True})
+
+    async def next(self) -> Message:
+        async with asyncio.timeout(WITHIN_S):
+            return await self.came.get()
+
+
+@asynccontextmanager
+async def posting(manager: SlowManager) -> AsyncIterator[ManagerPosts]:
+    app = web.Application()
+    app.router.add_post(RESULTS, manager.take)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, LOOPBACK, 0).start()
+    posts = ManagerPosts([f"http://{LOOPBACK}:{runner.addresses[0][1]}"], node_id="gw-7")
+    try:
+        yield posts
+    finally:
+        manager.may_say_yes.set()
+        await posts.aclose()
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_one_answer_after_another_does_not_wait_for_those_before_to_be_written(together: bool) -> None:
+    manager, outcomes = SlowManager(), list[object]()
+    async with posting(manager) as posts:
+        for number in range(8):
+            posts.answer(Message(body=b"%d" % number), outcomes.append, together=together)
+            assert (await manager.next()).body == b"%d" % number
+
+        assert outcomes == []
+
+
+async def test_answers_that_end_in_one_turn_go_as_one_and_each_hears_of_it() -> None:
+    manager = SlowManager()
+    told: asyncio.Queue[PublishOutcome] = asyncio.Queue()
+    async with posting(manager) as posts:
+        for number in range(50):
+            posts.answer(Message(body=b"%d" % number), told.put_nowait, together=True)
+        manager.may_say_yes.set()
+
+        came = await manager.next()
+
+        assert [part.body for part in bundle.parts(came)] == [b"%d" % number for number in range(50)]
+        async with asyncio.timeout(WITHIN_S):
+            assert [await told.get() for _ in range(50)] == [None] * 50
+
+
+async def test_answers_to_what_came_alone_go_alone() -> None:
+    manager, outcomes = SlowManager(), list[object]()
+    async with posting(manager) as posts:
+        for number in range(5):
+            posts.answer(Message(body=b"%d" % number), outcomes.append, together=False)
+
+        assert {(await manager.next()).body for _ in range(5)} == {b"%d" % number for number in range(5)}
