@@ -20,7 +20,7 @@ from paho.mqtt.properties import Properties
 from canoa.broker.direct import DirectDelivery
 from canoa.errors import BrokerUnreachable, DeliveryUnknown
 from canoa.logs import get_logger
-from canoa.wire import fields
+from canoa.wire import fields, packing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +38,9 @@ AT_ONCE: Final = 200
 """Publishes that wait for their acknowledgement. More wait their turn: the library's work grows with them."""
 RECEIVE_MAXIMUM: Final = 1000
 """Messages in our hands that are not acknowledged; a broker that knows MQTT 5 sends no more."""
+
+OWN_BYTES: Final = 2**31
+"""Of what we compressed ourselves: its size was checked before."""
 
 Ready: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -182,12 +185,11 @@ class MqttClient:
     ) -> None:
         outcome: PublishOutcome = None
         properties = None if self._is_old else _spelt(message)
+        body = _plain(message) if self._is_old else message.body
         async with self._room:
             try:
                 for topic in topics:
-                    await client.publish(
-                        topic, message.body, qos=qos, properties=properties, timeout=CONFIRMED_WITHIN_S
-                    )
+                    await client.publish(topic, body, qos=qos, properties=properties, timeout=CONFIRMED_WITHIN_S)
             except (aiomqtt.MqttError, OSError, ValueError) as exc:
                 outcome = DeliveryUnknown(f"the MQTT broker did not confirm a message: {exc}")
         on_outcome(outcome)
@@ -196,6 +198,11 @@ class MqttClient:
         for task in self._sending:
             task.cancel()
         await asyncio.gather(*self._sending, return_exceptions=True)
+
+
+def _plain(message: Message) -> bytes:
+    """Over 3.1.1 nobody can be told that a body is compressed: it was when the link was another."""
+    return packing.unpack(message, OWN_BYTES) if message.content_encoding else message.body
 
 
 def _acknowledge(client: aiomqtt.Client, came: aiomqtt.Message) -> None:
@@ -221,8 +228,8 @@ def _spelt(message: Message, packet: int = PacketTypes.PUBLISH) -> Properties:
     properties = Properties(packet)  # type: ignore[no-untyped-call]
     if spelt := fields.spelt(message):
         properties.UserProperty = spelt
-    if message.content_encoding:
-        properties.UserProperty = [*spelt, (fields.CONTENT_ENCODING, message.content_encoding)]
+    if message.content_encoding:  # assigned, it comes on top of the others
+        properties.UserProperty = [(fields.CONTENT_ENCODING, message.content_encoding)]
     if message.content_type:
         properties.ContentType = message.content_type
     if message.expiration_s is not None:

@@ -64,6 +64,16 @@ HttpPlace = Annotated[
     ),
 ]
 
+LinkBudget = Annotated[
+    str,
+    typer.Option(
+        "--link-budget",
+        help="What managers may send to it and get from it, such as 10MB/day: then it gets no more for a while. "
+        "Otherwise CANOA_LINK_BUDGET.",
+        metavar="BYTES/TIME",
+    ),
+]
+
 
 def worker(
     target: Target,
@@ -81,6 +91,7 @@ def worker(
     endpoint: Annotated[
         str, typer.Option(help="The address under which managers find --http, where that is another one.")
     ] = "",
+    link_budget: LinkBudget = "",
     metrics: Annotated[str, typer.Option(help="Serve Prometheus metrics at host:port.", metavar="HOST:PORT")] = "",
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait at start for a broker that is away.")] = 30.0,
     follow_code: Annotated[
@@ -125,6 +136,7 @@ def worker(
             http=place_http,
             endpoint=endpoint or app.settings.endpoint,
             node_token=app.settings.node_token,
+            link_budget=link_budget or app.settings.link_budget,
         )
 
     async def main() -> None:

@@ -28,6 +28,7 @@ from canoa.wire.ids import is_usable_id
 
 if TYPE_CHECKING:
     from canoa.broker.port import Delivery, Message
+    from canoa.manager.links import Links
     from canoa.manager.metrics import ManagerStats
     from canoa.manager.moving import Moving
     from canoa.manager.sending import Sender
@@ -55,12 +56,13 @@ class Foreign(Undecodable):
 
 
 class Answers:
-    """`limit_bytes`: of what a step gives."""
+    """`limit_bytes`: of what a step gives. `links`: counts what comes."""
 
-    def __init__(self, moving: Moving, sender: Sender, *, stats: ManagerStats, limit_bytes: int) -> None:
+    def __init__(self, moving: Moving, sender: Sender, *, stats: ManagerStats, links: Links, limit_bytes: int) -> None:
         self._moving = moving
         self._sender = sender
         self._stats = stats
+        self._links = links
         self._limit_bytes = limit_bytes
         self._loop = asyncio.get_running_loop()
         self._opener = Opener(self._take, self._refuse)
@@ -103,6 +105,8 @@ class Answers:
     ) -> None:
         if not isinstance(answer, CanoaError):
             self._stats.answered(counted_as or answer.verdict)
+            if answer.node_id is not None:  # of what is late or double nobody can say for sure whose it is
+                self._links.received(answer.node_id, delivery)
         elif is_lasting(answer):
             self._stats.answered(MALFORMED)
             log.error("step_result_not_kept", task_id=move.task_id, reason=str(answer))

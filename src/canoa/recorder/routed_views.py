@@ -102,9 +102,11 @@ class Registered:
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
     """`state`: `here`, `silent` (no sign of life for too long: it gets no work), `unreachable` (it has neither
-    a queue nor an address) or `left`. `protocol`: by which it is reached, the preferred one first (`AMQP+HTTP`).
+    a queue nor an address), `over-budget` (enough has travelled: it gets no work until `over_budget` is over) or
+    `left`. `protocol`: by which it is reached, the preferred one first (`AMQP+HTTP`).
     `health`: OK, WARNING, DOWN or RECOVERING; `action_health`: where one of its actions is not OK. `queued`: steps that
-    are out at it."""
+    are out at it. `sent_bytes`, `received_bytes`: bodies of messages to it and of its answers as they travelled, since
+    the manager started that was asked. `link_budget`: its own, such as `10MB/day`."""
 
     id: str
     layer: str
@@ -121,6 +123,10 @@ class NodeView:
     queued: int
     registered_at: datetime
     seen_at: datetime
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    link_budget: str = ""
+    over_budget: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,6 +123,8 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fingerprint: str = ""
     limits: dict[ActionName, ActionLimits] = {}
     takes_bundles: bool = False  # of messages: see `wire/bundle.py`
+    encodings: tuple[str, ...] = ()  # that it reads: see `wire/compression_policy.py`
+    link_budget: str = ""  # what may travel to and from it, such as 10MB/day; empty: anything
     labels: dict[str, str] = {}
     load: float | None = None
     registered_ms: int = 0  # when it became what it is

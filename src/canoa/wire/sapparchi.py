@@ -43,6 +43,9 @@ LOAD: Final = "canoa-load"  # attempts that run, as a share of those that may
 VERSION: Final = "canoa-version"
 BUNDLES: Final = "canoa-bundles"  # true: its queue is `topology.node_queue_name`, and may bring several messages as one
 
+ENCODINGS: Final = "canoa-encodings"  # by comma: content encodings that it reads, such as gzip,zstd
+LINK_BUDGET: Final = "canoa-link-budget"  # what may travel to and from it, such as 10MB/day
+
 WAYS: Final = "canoa-ways"  # by which it can be reached, by comma: AMQP,HTTP
 
 BY_MQTT: Final = "x-mqtt-publish-qos"  # RabbitMQ's own, of what was published over MQTT

@@ -18,7 +18,7 @@ from canoa.broker.bundled import PartDelivery
 from canoa.broker.port import HeaderValue, Message, Publication
 from canoa.errors import WrongUse
 from canoa.logs import get_logger
-from canoa.wire import result, sapparchi
+from canoa.wire import packing, result, sapparchi
 from canoa.wire.bundle import packed
 from canoa.wire.codec import ContentType
 from canoa.wire.ids import made_up_id
@@ -28,6 +28,7 @@ from canoa.worker.uplinks.port import UplinkDelivery
 
 if TYPE_CHECKING:
     from canoa.broker.port import Broker, Delivery, PublishOutcome
+    from canoa.wire.compression_policy import CompressionRule
     from canoa.wire.result import Failure
     from canoa.worker.settling import Settler
     from canoa.worker.uplinks.port import Uplink
@@ -68,12 +69,15 @@ class _Owed(NamedTuple):
 
 
 class Answerer:
-    """`broker`: the settler's own."""
+    """`broker`: the settler's own. `compression`: of answers to managers of ours, which read it."""
 
-    def __init__(self, broker: Broker, settler: Settler, node_id: str) -> None:
+    def __init__(
+        self, broker: Broker, settler: Settler, node_id: str, *, compression: CompressionRule | None = None
+    ) -> None:
         self._broker = broker
         self._settler = settler
         self._node_id = node_id
+        self._compression = compression
         self._loop = asyncio.get_running_loop()
         self._owed: list[_Owed] = []  # since this turn of the loop
 
@@ -88,7 +92,7 @@ class Answerer:
             persistent=delivery.message.persistent,
             message_id=message_id_of(request),
         )
-        owed = _Owed(message, request, delivery)
+        owed = _Owed(self._packed(message, delivery), request, delivery)
         is_part = isinstance(delivery, PartDelivery)
         origin = delivery.whole.delivery if isinstance(delivery, PartDelivery) else delivery
         if isinstance(origin, UplinkDelivery):
@@ -97,6 +101,13 @@ class Answerer:
             self._send_soon(owed)
         else:
             self._send_alone(owed)
+
+    def _packed(self, message: Message, delivery: Delivery) -> Message:
+        rule = self._compression
+        if rule is None or len(message.body) < rule.threshold_bytes:
+            return message
+        is_ours = delivery.message.headers.get(sapparchi.OWNER) == sapparchi.MANAGER
+        return packing.packed(message, rule) if is_ours else message
 
     def _send_up(self, owed: _Owed, uplink: Uplink, *, together: bool) -> None:
         """By the way it came. What no manager takes now is tried again: nobody else has it."""

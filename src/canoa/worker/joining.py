@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from canoa.execution.prefetch import RunEstimate, deliveries_for, prefetch_for
+from canoa.wire.compression_policy import DEFAULT_POLICY
 from canoa.worker.answering import Answerer
 from canoa.worker.node import Node
 from canoa.worker.registration import State
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from canoa.broker.port import Broker, Delivery
+    from canoa.wire.compression_policy import CompressionPolicy
     from canoa.worker.health_page import HealthPage
     from canoa.worker.node import Identity
     from canoa.worker.pooled import PoolOffer
@@ -39,6 +41,7 @@ class Joined:
         *,
         concurrency: int,
         in_progress: Callable[[], int],
+        compression: CompressionPolicy = DEFAULT_POLICY,
         page: HealthPage | None,
         new_uplinks: Callable[[Node], Sequence[Uplink]] = lambda _: (),
     ) -> None:
@@ -49,7 +52,7 @@ class Joined:
         self._prefetch = prefetch_for(concurrency, self._estimate, None)
         self._deliveries = self._prefetch
         self._parts_mean = 1.0  # of one delivery
-        answerer = Answerer(broker, settler, identity.node_id)
+        answerer = Answerer(broker, settler, identity.node_id, compression=compression.rules.get(identity.layer))
         routed: dict[str, RoutedOffer] = {
             each.name: RoutedOffer(each, settler, answerer, queue=self.node.queue, estimate=self._estimate)
             for each in offers

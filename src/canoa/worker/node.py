@@ -24,6 +24,7 @@ from canoa.urn import action_urn
 from canoa.vocabulary import ActionName, Layer
 from canoa.wire import sapparchi
 from canoa.wire.codec import ContentType
+from canoa.wire.compression_policy import Compression
 from canoa.wire.sapparchi import ActionLimits, Heartbeat, Registration, RegistrationAck
 from canoa.worker import registration
 from canoa.worker.registration import State, View
@@ -71,6 +72,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     policies: dict[ActionName, Policy]  # of what it offers
     endpoint: str = ""  # where it takes messages over HTTP; empty: nowhere
     ways: tuple[str, ...] = ()  # by which it is reached, where that is not its broker's queue alone
+    link_budget: str = ""
 
 
 class Node:
@@ -281,11 +283,14 @@ def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
         sapparchi.INSTANCE: instance,
         sapparchi.VERSION: version("canoa"),
         sapparchi.BUNDLES: True,
+        sapparchi.ENCODINGS: ",".join(Compression),
     }
     if identity.site:
         headers[sapparchi.SITE] = identity.site
     if identity.ways:
         headers[sapparchi.WAYS] = ",".join(identity.ways)
+    if identity.link_budget:
+        headers[sapparchi.LINK_BUDGET] = identity.link_budget
     if identity.labels:
         headers[sapparchi.LABELS] = msgspec.json.encode(identity.labels).decode()
     limits = msgspec.json.encode({action_urn(name): _limits(each) for name, each in identity.policies.items()})

@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from canoa.errors import SettingError
+from canoa.execution.link_budget import parse_budget
 from canoa.execution.placement import check_labels
 from canoa.vocabulary import Layer
 
@@ -29,6 +30,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     http: str = ""  # host:port where messages are taken over HTTP; empty: nowhere. Port 0 takes a free one
     endpoint: str = ""  # the address under which managers find that; empty: made of host and port
     node_token: str = ""  # shown to managers that ask nodes for one
+    link_budget: str = ""  # what managers may send to and get from it, such as 10MB/day; empty: anything
     journal: str = ""  # file that tells which kept tasks run, where the broker dies with the process; empty: none
 
     @property
@@ -45,6 +47,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if self.node_id and not _NODE_ID.fullmatch(self.node_id):
             raise SettingError(f"node_id {self.node_id!r:.150}: use 1 to 128 letters, digits, '-', '_', '.' or ':'")
         check_labels(self.labels)
+        if self.link_budget:
+            parse_budget("link_budget", self.link_budget)
         if self.http and not self.managers:
             raise SettingError(f"http={self.http!r:.80} without a manager's address; give manager_url, too")
         if len(self.site) > MAX_SITE_CHARS or not self.site.isprintable():
