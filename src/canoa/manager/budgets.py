@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from canoa.errors import SettingError
 from canoa.execution.link_budget import Window, parse_budget
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", NodeId, Layer)
 
-NONE_OVER: frozenset[NodeId] = frozenset()
+NONE_OVER: Final[frozenset[NodeId]] = frozenset()
+
+ENVELOPE_BYTES: Final = 120
+"""What stands around an input on its way, at least: names and ids."""
 
 
 class Spent(NamedTuple):
@@ -80,9 +83,9 @@ class Budgets:
         candidates = (*pool.clear, *(each.candidate for each in pool.doubtful))
         return self._nodes.over.union(each.node_id for each in candidates if each.layer in layers)
 
-    def hold(self, row: NodeRow, size_bytes: int) -> None:
+    def hold(self, row: NodeRow, input_bytes: int) -> None:
         """It is about to get that much."""
-        now_ms = self._now_ms()
+        now_ms, size_bytes = self._now_ms(), input_bytes + ENVELOPE_BYTES
         with self._lock:
             self._nodes.hold(row.node_id, size_bytes, now_ms)
             self._layers.hold(row.layer, size_bytes, now_ms)
