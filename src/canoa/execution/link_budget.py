@@ -22,8 +22,8 @@ BUDGET: Final = rf"([1-9][0-9]{{0,5}})({'|'.join(_BYTES)})/({'|'.join(_UNITS_MS)
 SLOTS: Final = 60
 """Parts of a window that are counted for themselves. More give room back more smoothly, and cost memory."""
 
-HOLD_MS: Final = 30_000
-"""After which what was to be sent, and never was, is not waited for any more."""
+HOLD_MS: Final = 10_000
+"""After which what was to be sent, and never was, is not waited for any more. Longer than any way takes to answer."""
 
 
 class LinkBudget(msgspec.Struct, frozen=True):

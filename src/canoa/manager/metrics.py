@@ -122,7 +122,7 @@ class ManagerCollector(Collector):
     def _of_links(self) -> Metric:
         text = "Bodies of messages to nodes, and of their answers, as they travelled."
         family = CounterMetricFamily("canoa_link_bytes", text, labels=["layer", "way", "direction"])
-        for labels, count in self._figures.links.totals.items():
+        for labels, count in self._figures.links.totals().items():
             family.add_metric(list(labels), count)
         return family
 

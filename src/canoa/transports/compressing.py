@@ -6,6 +6,7 @@ MQTT 3.1.1 nobody could be told, so nothing is compressed there.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final
 
 from canoa.vocabulary import AMQP, HTTP, MQTT_LINK
@@ -25,18 +26,24 @@ headers, or we would not know what it reads."""
 
 class Compressing:
     def __init__(self, policy: CompressionPolicy) -> None:
-        self._policy = policy
+        self._rules = {layer: rule for layer, rule in policy.rules.items() if rule.algorithm is not None}
+        self._least_bytes = min((rule.threshold_bytes for rule in self._rules.values()), default=sys.maxsize)
 
     def packed(self, node: NodeRow, way: str, messages: Sequence[Message]) -> Sequence[Message]:
         """As they travel: the very same, where none of them is worth it."""
-        rule = self._policy.rules.get(node.layer)
-        if rule is None or rule.algorithm is None or rule.algorithm not in node.encodings or way not in TELLING:
-            return messages
-        least_bytes = rule.threshold_bytes
-        for message in messages:  # a plain loop: almost always there is nothing to do, for one or two messages
+        least_bytes = self._least_bytes
+        for message in messages:  # most are small: for those, this is all that is done
             if len(message.body) >= least_bytes:
-                return [packed(each, rule) for each in messages]
+                return self._packed(node, way, messages)
         return messages
+
+    def _packed(self, node: NodeRow, way: str, messages: Sequence[Message]) -> Sequence[Message]:
+        rule = self._rules.get(node.layer)
+        if rule is None or rule.algorithm not in node.encodings or way not in TELLING:
+            return messages
+        if all(len(message.body) < rule.threshold_bytes for message in messages):
+            return messages
+        return [packed(each, rule) for each in messages]
 
 
 PLAIN: Final = Compressing(CompressionPolicy({}))

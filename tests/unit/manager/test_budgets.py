@@ -185,4 +185,18 @@ def test_without_budgets_nothing_is_ruled_out_however_much_travels() -> None:
     site.travelled("a", 10**12)
 
     assert site.chosen(times=1) == ["a"]
-    assert site.links.totals == {("FOG", AMQP, "out"): 10**12}
+    assert site.links.totals() == {("FOG", AMQP, "out"): 10**12, ("FOG", AMQP, "in"): 0}
+
+
+def test_what_travelled_to_a_node_that_stands_elsewhere_since_counts_for_its_old_layer() -> None:
+    site = Site(node("a"))
+    site.travelled("a", 10)
+
+    site.catalogue.take([node("a", layer=Layer.EDGE, version=2)])
+    site.travelled("a", 5)
+
+    assert site.links.use(site.row("a")).out_bytes == 15
+    assert {layer: size for (layer, _, way), size in site.links.totals().items() if way == "out"} == {
+        "FOG": 10,
+        "EDGE": 5,
+    }
