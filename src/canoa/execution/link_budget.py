@@ -23,7 +23,7 @@ SLOTS: Final = 60
 """Parts of a window that are counted for themselves. More give room back more smoothly, and cost memory."""
 
 HOLD_MS: Final = 10_000
-"""After which what was to be sent, and never was, is not waited for any more. Longer than any way takes to answer."""
+"""After which what was to be sent, and never was, is not waited for any more: as long as a way may take to answer."""
 
 
 class LinkBudget(msgspec.Struct, frozen=True):

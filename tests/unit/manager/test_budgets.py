@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from tests.unit.manager.words import RESIZE, circuit, node
 
 from canoa.execution.link_budget import parse_budget
@@ -12,6 +13,7 @@ from canoa.execution.step_moves import Need
 from canoa.manager.budgets import Budgets, Spent
 from canoa.manager.catalogue import Catalogue
 from canoa.manager.explaining import explained
+from canoa.manager.following import Changed
 from canoa.manager.links import Links
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.router import Router
@@ -158,6 +160,12 @@ def test_what_other_managers_counted_counts_here() -> None:
     assert set(other.chosen()) == {"b"}
     assert one.budgets.take_untold() is None
     assert other.budgets.take_untold() is None  # it is not told back
+
+
+def test_what_managers_tell_each_other_is_read_as_it_was_written() -> None:
+    told = Changed(manager="m-1", spent={NodeId("a"): 1000}, layers_spent={Layer.FOG: 1010})
+
+    assert msgspec.json.decode(msgspec.json.encode(told), type=Changed) == told
 
 
 def test_a_node_that_registers_without_its_budget_has_none_any_more() -> None:
