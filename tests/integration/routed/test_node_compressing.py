@@ -9,6 +9,7 @@ from tests.integration.routed.bare_manager import NODE, BareManager, asking
 
 from canoa.broker import topology
 from canoa.broker.port import Publication
+from canoa.errors import SettingError
 from canoa.vocabulary import Layer
 from canoa.wire import sapparchi
 from canoa.wire.compression_policy import Compression, CompressionRule
@@ -86,3 +87,8 @@ async def test_a_node_says_its_link_budget_when_it_registers(memory_app: Canoa, 
     echoing(memory_app)
     async with memory_app.worker_with(WorkerSettings(node_id=NODE, link_budget="10MB/day")):
         assert (await memory_manager.registration()).headers[sapparchi.LINK_BUDGET] == "10MB/day"
+
+
+def test_a_link_budget_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(SettingError, match="link_budget is 'lots'"):
+        WorkerSettings(link_budget="lots")
