@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from canoa.errors import SettingError
+from canoa.execution import link_budget
+from canoa.execution.link_budget import LinkBudget, parse_budget
 from canoa.vocabulary import Drop, Layer, Routing
 from canoa.wire import compression_policy
 from canoa.wire.compression_policy import CompressionPolicy, parse_rule
@@ -54,6 +56,7 @@ def _hidden(secret: str) -> str:
 Url = Annotated[str, msgspec.Meta(extra={"shown": without_password})]
 Secret = Annotated[str, msgspec.Meta(extra={"shown": _hidden})]
 Rule = Annotated[str, msgspec.Meta(pattern=f"^{compression_policy.RULE}$")]
+Budget = Annotated[str, msgspec.Meta(pattern=f"^({link_budget.BUDGET})?$")]
 Count = Annotated[int, msgspec.Meta(gt=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e12)]  # not for ever: infinity is no time
 
@@ -103,6 +106,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     compression_fog: Rule = compression_policy.DEFAULT_FOG
     compression_cloud: Rule = compression_policy.DEFAULT_CLOUD
 
+    link_budget: Budget = (
+        ""  # of workers: what managers may send to and get from each, such as 10MB/day; empty: anything
+    )
+    link_budget_edge: Budget = ""  # of managers: the same for all nodes of a layer together
+    link_budget_fog: Budget = ""
+    link_budget_cloud: Budget = ""
+
     tls_ca: str = ""  # file with the CAs that may have signed the broker's certificate; empty: those of the system
     tls_cert: str = ""  # file with our own certificate, where the broker asks for one
     tls_key: str = ""  # file with its private key, not encrypted
@@ -124,6 +134,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 Layer.CLOUD: parse_rule("compression_cloud", self.compression_cloud),
             }
         )
+
+    def link_budgets(self) -> dict[Layer, LinkBudget]:
+        """Of the layers that have one."""
+        said = {
+            Layer.EDGE: self.link_budget_edge,
+            Layer.FOG: self.link_budget_fog,
+            Layer.CLOUD: self.link_budget_cloud,
+        }
+        return {layer: parse_budget(f"link_budget_{layer.value.lower()}", text) for layer, text in said.items() if text}
 
     @property
     def is_memory(self) -> bool:

@@ -15,7 +15,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from canoa.errors import BrokerRefusedMessage, BrokerUnreachable, DeliveryUnknown, WrongUse
-from canoa.wire import fields
+from canoa.wire import fields, packing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +28,9 @@ CONFIRMED_WITHIN_S: Final = 10.0
 LOOK_EVERY_S: Final = 1.0
 AT_ONCE: Final = 200
 """Messages that wait for the broker's confirmation. More wait their turn here; a broker may allow fewer."""
+
+OWN_BYTES: Final = 2**31
+"""Of what we compressed ourselves: its size was checked before."""
 
 
 class _Posted:
@@ -71,7 +74,8 @@ class MqttSending:
     ) -> None:
         """To all of them, as one: the outcome is told once, never from inside."""
         properties = None if self._is_old else spelt(message)
-        posted = _Posted(message.body, properties, on_outcome, left=len(topics))
+        body = _plain(message) if self._is_old else message.body
+        posted = _Posted(body, properties, on_outcome, left=len(topics))
         if qos:
             self._waiting.extend((topic, posted) for topic in topics)
             self._send_waiting()
@@ -128,6 +132,11 @@ class MqttSending:
             posted.confirm(DeliveryUnknown(f"the MQTT broker confirmed nothing within {CONFIRMED_WITHIN_S:g} s"))
         self._timer = None
         self._send_waiting()
+
+
+def _plain(message: Message) -> bytes:
+    """Over 3.1.1 nobody can be told that a body is compressed: it was when the link was another."""
+    return packing.unpack(message, OWN_BYTES) if message.content_encoding else message.body
 
 
 def spelt(message: Message, packet: int = PacketTypes.PUBLISH) -> Properties:

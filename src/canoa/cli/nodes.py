@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
-COLUMNS = ["node", "layer", "site", "protocol", "proof", "health", "last seen", "load", "queued", "actions"]
+COLUMNS = ["node", "layer", "site", "protocol", "proof", "health", "last seen", "load", "queued", "out / in", "actions"]
 
 
 def nodes(
@@ -53,6 +53,7 @@ def row(node: NodeView, now: datetime) -> list[str]:
         ago((now - node.seen_at).total_seconds()),
         "-" if node.load is None else f"{round(100 * node.load)} %",
         str(node.queued),
+        f"{shown_bytes(node.sent_bytes)} / {shown_bytes(node.received_bytes)}",
         clean(", ".join(node.actions)) or "-",
     ]
 
@@ -72,6 +73,16 @@ def ago(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit} ago"
     return f"{seconds:.0f} s ago"
+
+
+def shown_bytes(size: int) -> str:
+    """In two or three digits."""
+    shown = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if shown < 999.5:
+            return f"{shown:.1f} {unit}" if shown < 9.95 and unit != "B" else f"{shown:.0f} {unit}"
+        shown /= 1000
+    return f"{shown:,.0f} TB"
 
 
 def _facts(node: NodeView) -> list[list[str]]:

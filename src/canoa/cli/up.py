@@ -84,6 +84,7 @@ def up(
                 node_id=node_id,
                 join=app.settings.join,
                 manager_url=app.settings.manager_url,
+                link_budget=app.settings.link_budget,
                 journal=str(folder.JOURNAL) if app.settings.is_memory else "",
             )
             worker = await stack.enter_async_context(serving.started(app, settings, stop, within_s=30.0))

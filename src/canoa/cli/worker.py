@@ -74,6 +74,16 @@ HttpPlace = Annotated[
     ),
 ]
 
+LinkBudget = Annotated[
+    str,
+    typer.Option(
+        "--link-budget",
+        help="What managers may send to it and get from it, such as 10MB/day: then it gets no more for a while. "
+        "Otherwise CANOA_LINK_BUDGET.",
+        metavar="BYTES/TIME",
+    ),
+]
+
 
 def worker(
     target: Target,
@@ -95,6 +105,7 @@ def worker(
         float, typer.Option(min=0, help="Seconds it may be cut off before it counts as dead; 0: as the managers think.")
     ] = 0.0,
     outbox: OutboxPath = None,
+    link_budget: LinkBudget = "",
     metrics: Annotated[str, typer.Option(help="Serve Prometheus metrics at host:port.", metavar="HOST:PORT")] = "",
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait at start for a broker that is away.")] = 30.0,
     follow_code: Annotated[
@@ -145,6 +156,7 @@ def worker(
             outbox_max_bytes=app.settings.outbox_max_bytes,
             outbox_drop=app.settings.outbox_drop,
             outbox_always=app.settings.outbox_always,
+            link_budget=link_budget or app.settings.link_budget,
         )
 
     async def main() -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from canoa.broker.port import Delivery, Message
+    from canoa.manager.links import Links
     from canoa.manager.metrics import ManagerStats
     from canoa.manager.moving import Moving
     from canoa.manager.sending import Sender
@@ -62,7 +63,8 @@ class Foreign(Undecodable):
 
 
 class Answers:
-    """`limit_bytes`: of what a step gives. `on_canary` hears of canaries that were answered."""
+    """`limit_bytes`: of what a step gives. `links`: counts what comes. `on_canary` hears of canaries that were
+    answered."""
 
     def __init__(
         self,
@@ -70,12 +72,14 @@ class Answers:
         sender: Sender,
         *,
         stats: ManagerStats,
+        links: Links,
         limit_bytes: int,
         on_canary: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._moving = moving
         self._sender = sender
         self._stats = stats
+        self._links = links
         self._limit_bytes = limit_bytes
         self._on_canary = on_canary
         self._loop = asyncio.get_running_loop()
@@ -129,6 +133,8 @@ class Answers:
     ) -> None:
         if not isinstance(answer, CanoaError):
             self._stats.answered(counted_as or answer.verdict)
+            if answer.node_id is not None:  # of what is late or double nobody can say for sure whose it is
+                self._links.received(answer.node_id, delivery)
         elif is_lasting(answer):
             self._stats.answered(MALFORMED)
             log.error("step_result_not_kept", task_id=move.task_id, reason=str(answer))

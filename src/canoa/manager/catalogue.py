@@ -40,13 +40,14 @@ _PROVEN_OUT: Final = {Proof.DEAF: Presence.DEAF, Proof.CUT_OFF: Presence.CUT_OFF
 
 
 class Catalogue:
-    """`on_forgotten` hears of nodes that are known no more."""
+    """`on_taken` hears of nodes that are new or changed, `on_forgotten` of those that are known no more."""
 
     def __init__(
         self,
         settings: NodeSettings,
         clock: Clock | None = None,
         *,
+        on_taken: Callable[[NodeRow], None] = lambda _: None,
         on_forgotten: Callable[[NodeId], None] = lambda _: None,
     ) -> None:
         self.settings = settings
@@ -57,6 +58,7 @@ class Catalogue:
         self.pools = Pools(settings.breaker)
         self.known_actions: frozenset[ActionName] = frozenset()
         self.left: dict[NodeId, None] = {}  # those without actions, the first to leave first
+        self._on_taken = on_taken
         self._on_forgotten = on_forgotten
         self._learnt_s: dict[NodeId, float] = {}
         self._silent: frozenset[NodeId] = frozenset()
@@ -95,6 +97,7 @@ class Catalogue:
         self.left.pop(row.node_id, None)
         if not row.actions:
             self.left[row.node_id] = None
+        self._on_taken(row)
         self._put_into_pools(row)
         if not self.known_actions.issuperset(offered(row)):
             self.known_actions |= offered(row)

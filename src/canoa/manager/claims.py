@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from canoa.errors import PayloadTooLarge, SettingError, Undecodable, WrongUse
+from canoa.execution.link_budget import BUDGET
 from canoa.execution.placement import check_labels
 from canoa.manager.reading import unpacked
 from canoa.store.routed_port import NodeRow
@@ -21,6 +22,7 @@ from canoa.transports.ways import ordered
 from canoa.urn import action_name
 from canoa.vocabulary import AMQP, HTTP, MQTT, MQTT_LINK, ActionName, NodeId
 from canoa.wire import sapparchi
+from canoa.wire.compression_policy import Compression
 from canoa.wire.sapparchi import ActionLimits, Registration
 
 if TYPE_CHECKING:
@@ -123,6 +125,8 @@ def _row(
         takes_bundles=headers.get(sapparchi.BUNDLES) is True,
         takes_canaries=headers.get(sapparchi.CANARIES) is True,
         grace_s=_seconds(headers.get(sapparchi.GRACE)),
+        encodings=_encodings(headers.get(sapparchi.ENCODINGS)),
+        link_budget=_link_budget(headers.get(sapparchi.LINK_BUDGET)),
         labels=_labels(headers.get(sapparchi.LABELS)),
     )
     return msgspec.structs.replace(row, fingerprint=fingerprint(row), load=_load(headers.get(sapparchi.LOAD)))
@@ -165,6 +169,16 @@ def fingerprint(row: NodeRow) -> str:
 
 def _text(value: HeaderValue) -> str:
     return value[:MAX_FACT_CHARS] if isinstance(value, str) and value.isprintable() else ""
+
+
+def _encodings(value: HeaderValue) -> tuple[str, ...]:
+    said = frozenset(each.strip() for each in _text(value).split(","))
+    return tuple(each.value for each in Compression if each in said)
+
+
+def _link_budget(value: HeaderValue) -> str:
+    text = _text(value)
+    return text if re.fullmatch(BUDGET, text) else ""
 
 
 def _labels(value: HeaderValue) -> dict[str, str]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker
     from canoa.execution.step_moves import Route
     from canoa.execution.step_settings import StepSettings
+    from canoa.manager.links import Links
     from canoa.store.routed_port import Due, FullStore, Move, Moved
     from canoa.transports.reaching import Reaching
     from canoa.vocabulary import NodeId
@@ -40,8 +41,8 @@ PAGE: Final = 500
 
 
 class Dispatch:
-    """`on_moved` hears of moves that were written. `reaching`: how messages get to nodes. `owner`: which manager this
-    is. `on_canary` hears of canaries that were answered among the steps."""
+    """`on_moved` hears of moves that were written. `reaching`: how messages get to nodes. `links`: counts what nodes
+    answer. `owner`: which manager this is. `on_canary` hears of canaries that were answered among the steps."""
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Dispatch:
         events: Events,
         on_moved: Callable[[Sequence[tuple[Move, Moved]]], None],
         reaching: Reaching,
+        links: Links,
         owner: str,
         steps: StepSettings,
         limit_bytes: int,
@@ -68,7 +70,9 @@ class Dispatch:
             store, route, self._after, ahead=lambda attempts: self.sender.send(attempts), settings=steps
         )
         self.sender = Sender(broker, store, self.moving, stats=self.stats, reaching=reaching)
-        self.answers = Answers(self.moving, self.sender, stats=self.stats, limit_bytes=limit_bytes, on_canary=on_canary)
+        self.answers = Answers(
+            self.moving, self.sender, stats=self.stats, links=links, limit_bytes=limit_bytes, on_canary=on_canary
+        )
         self.intake = Intake(
             store,
             route,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from canoa.manager.routing.port import Candidate
     from canoa.manager.routing.strategies import Strategies
     from canoa.store.routed_port import NodeRow
-    from canoa.vocabulary import ActionName
+    from canoa.vocabulary import ActionName, NodeId
 
 _AWAY: Final = {
     Presence.SILENT: "silent: no sign of life for too long",
@@ -42,23 +42,41 @@ def explained(
         raise UnknownAction(action)
     now_ms = catalogue.now_ms()
     pool = catalogue.pools.by_action.get(action, Pool())
-    rated = _rated(strategies, router.placer, pool, Asked(action, now_ms, size_bytes))
-    doubtful = [_doubtful(catalogue, router, each, pool, now_ms, others_can=bool(rated)) for each in pool.doubtful]
+    over = _over(catalogue, router, pool)
+    spent = frozenset(each.node_id for each in over)
+    rated = _rated(strategies, router.placer, pool, Asked(action, now_ms, size_bytes), avoid=spent)
+    doubtful = [
+        _doubtful(catalogue, router, each, pool, now_ms, others_can=bool(rated))
+        for each in pool.doubtful
+        if each.candidate.node_id not in spent
+    ]
     able = [each for each in doubtful if not each.ruled_out] + rated
-    seen = {each.node_id for each in able}
+    seen = {each.node_id for each in able} | spent
     left_out = [each for each in pool.clear if each.node_id not in seen]
     placement = pool.placement
     others = [] if placement is None else [_elsewhere(each, action, placement, router.placer) for each in left_out]
-    others += [each for each in doubtful if each.ruled_out]
+    others += [*(each for each in doubtful if each.ruled_out), *over]
     seen |= {each.node_id for each in others}
     others += [_away(catalogue, row, now_ms) for row in _offering(catalogue, action) if row.node_id not in seen]
     return Explained(action, strategies.name(pool.routing), (*able, *others))
 
 
-def _rated(strategies: Strategies, placer: Placer, pool: Pool, asked: Asked) -> list[Considered]:
-    placed = Placed(pool.clear) if pool.placement is None else placer.place(asked, pool.clear, pool.placement)
+def _over(catalogue: Catalogue, router: Router, pool: Pool) -> list[Considered]:
+    """Those whose link budget, or their layer's, is used up."""
+    over = router.budgets.over(pool)
+    offering = [*pool.clear, *(each.candidate for each in pool.doubtful)] if over else []
+    rows = [catalogue.rows[each.node_id] for each in offering if each.node_id in over]
+    return [Considered(row.node_id, row.layer, row.site, ruled_out=router.budgets.why(row)) for row in rows]
+
+
+def _rated(
+    strategies: Strategies, placer: Placer, pool: Pool, asked: Asked, *, avoid: frozenset[NodeId]
+) -> list[Considered]:
+    placed = (
+        Placed(pool.clear) if pool.placement is None else placer.place(asked, pool.clear, pool.placement, avoid=avoid)
+    )
     rated = strategies.of(pool.routing).rate(asked, placed.candidates)
-    return [Considered(c.node_id, c.layer, c.site, score, why) for c, score, why in rated]
+    return [Considered(c.node_id, c.layer, c.site, score, why) for c, score, why in rated if c.node_id not in avoid]
 
 
 def _elsewhere(candidate: Candidate, action: ActionName, placement: Placement, placer: Placer) -> Considered:

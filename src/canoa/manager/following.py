@@ -17,13 +17,15 @@ from canoa.broker import topology
 from canoa.broker.port import Message, Publication
 from canoa.errors import CanoaError
 from canoa.logs import get_logger
+from canoa.manager.budgets import Spent
 from canoa.store.routed_port import BreakerRow
-from canoa.vocabulary import NodeId
+from canoa.vocabulary import Layer, NodeId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from canoa.broker.port import Broker, Consumer, Delivery, PublishOutcome
+    from canoa.manager.budgets import Budgets
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.watching import Watching
     from canoa.store.routed_port import HealthNote, NodeRow, RoutedStore
@@ -52,6 +54,8 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     breakers: Annotated[list[BreakerRow], msgspec.Meta(max_length=20_000)] = []
     answered: Annotated[list[NodeId], msgspec.Meta(max_length=20_000)] = []  # nodes that did, since the last notice
     canaries: Annotated[list[str], msgspec.Meta(max_length=20_000)] = []  # that were answered, likewise, by their ids
+    spent: Annotated[dict[NodeId, int], msgspec.Meta(max_length=20_000)] = {}  # bytes since then, like the next
+    layers_spent: dict[Layer, int] = {}
 
 
 _encode = msgspec.json.Encoder().encode
@@ -60,13 +64,21 @@ _decode = msgspec.json.Decoder(Changed).decode
 
 class Follower:
     def __init__(
-        self, broker: Broker, store: RoutedStore, catalogue: Catalogue, *, manager_id: str, watching: Watching
+        self,
+        broker: Broker,
+        store: RoutedStore,
+        catalogue: Catalogue,
+        *,
+        manager_id: str,
+        watching: Watching,
+        budgets: Budgets,
     ) -> None:
         self._broker = broker
         self._store = store
         self._catalogue = catalogue
         self._manager_id = manager_id
         self._watching = watching
+        self._budgets = budgets
         self._version = 0  # all that changed up to here is in the copy
         self._is_told = asyncio.Event()
         self.consumer: Consumer | None = None
@@ -74,7 +86,7 @@ class Follower:
         settings = catalogue.settings
         self._duties: dict[_Duty, float] = {
             self.read_changes: POLL_EVERY_S,
-            self.tell_answered: TELL_EVERY_S,
+            self.tell_heard: TELL_EVERY_S,
             self.write_signs: settings.touch_every_s,
             self.read_whole: WHOLE_EVERY_S,
             self.forget: FORGET_EVERY_S,
@@ -178,11 +190,20 @@ class Follower:
             self._catalogue.signs.give_back(signs)
             raise
 
-    async def tell_answered(self) -> None:
-        """The others: each of us hears only some of the answers."""
+    async def tell_heard(self) -> None:
+        """The others: each of us hears only some of the answers, and sends only some of the messages."""
         answered, canaries = self._watching.take_untold(), self._watching.take_canaries()
-        if answered or canaries:
-            self._tell(Changed(manager=self._manager_id, answered=answered, canaries=canaries))
+        spent = self._budgets.take_untold() or Spent({}, {})
+        if answered or canaries or spent.nodes or spent.layers:
+            self._tell(
+                Changed(
+                    manager=self._manager_id,
+                    answered=answered,
+                    canaries=canaries,
+                    spent=spent.nodes,
+                    layers_spent=spent.layers,
+                )
+            )
 
     async def forget(self) -> None:
         """Counted from the newest sign there is: a clock that jumps ahead makes nobody old."""
@@ -213,6 +234,7 @@ class Follower:
         self._watching.others_heard(changed.answered)
         for request_id in changed.canaries:
             self.on_canary(request_id)
+        self._budgets.others_spent(Spent(changed.spent, changed.layers_spent))
         if changed.version > self._version:
             self._is_told.set()
 

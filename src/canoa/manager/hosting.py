@@ -60,7 +60,13 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
 def _settings(app: Canoa) -> ManagerSettings:
     settings = app.settings
     return ManagerSettings(
-        nodes=NodeSettings(silence_s=settings.node_silence_s, grace_s=settings.node_grace_s, routing=settings.routing),
+        nodes=NodeSettings(
+            silence_s=settings.node_silence_s,
+            grace_s=settings.node_grace_s,
+            routing=settings.routing,
+            compression=settings.compression(),
+            link_budgets=settings.link_budgets(),
+        ),
         steps=StepSettings(queue_timeout_s=settings.step_wait_s, travel_s=settings.step_travel_s),
         limit_bytes=settings.max_payload_bytes,
         mqtt=mqtt_address(settings.mqtt, settings) if settings.mqtt else None,

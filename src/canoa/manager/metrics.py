@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from canoa.errors import CanoaError
     from canoa.manager.canaries import Canaries
     from canoa.manager.catalogue import Catalogue
+    from canoa.manager.links import Links
     from canoa.manager.registering import Registrations
     from canoa.manager.sending import Sender
     from canoa.store.port import Writes
@@ -68,6 +69,7 @@ class Figures(NamedTuple):
     catalogue: Catalogue
     registrations: Registrations
     canaries: Canaries
+    links: Links
 
 
 class ManagerCollector(Collector):
@@ -78,6 +80,7 @@ class ManagerCollector(Collector):
         yield from self._of_tasks()
         yield from self._of_sending()
         yield from self._of_nodes()
+        yield self._of_links()
 
     def _of_tasks(self) -> Iterator[Metric]:
         stats = self._figures.stats
@@ -123,6 +126,13 @@ class ManagerCollector(Collector):
         yield CounterMetricFamily("canoa_registrations", "Registrations taken.", value=registrations.taken)
         refused = Counter({reason.value: count for reason, count in registrations.refused.items()})
         yield _by("canoa_registrations_refused", "Registrations that were not believed.", "reason", refused)
+
+    def _of_links(self) -> Metric:
+        text = "Bodies of messages to nodes, and of their answers, as they travelled."
+        family = CounterMetricFamily("canoa_link_bytes", text, labels=["layer", "way", "direction"])
+        for labels, count in self._figures.links.totals().items():
+            family.add_metric(list(labels), count)
+        return family
 
 
 def new_registry(collector: ManagerCollector) -> CollectorRegistry:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from canoa.execution.health import BreakerSettings
-from canoa.vocabulary import Routing
+from canoa.execution.link_budget import LinkBudget
+from canoa.vocabulary import Layer, Routing
+from canoa.wire.compression_policy import DEFAULT_POLICY, CompressionPolicy
 
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,3 +22,5 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_nodes: int = 10_000  # each costs every manager memory; then those that left make room, or more are refused
     routing: Routing = Routing.ROUND_ROBIN  # for actions that do not say how their nodes are chosen
     breaker: BreakerSettings = BreakerSettings()
+    compression: CompressionPolicy = DEFAULT_POLICY  # of messages to nodes that read it, by their layer
+    link_budgets: dict[Layer, LinkBudget] = {}  # of all nodes of a layer together

@@ -7,14 +7,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from canoa.broker import topology
+from canoa.clock import SystemClock
 from canoa.errors import CanoaError
 from canoa.execution.step_moves import StepEnd
+from canoa.manager.budgets import Budgets
 from canoa.manager.canaries import Canaries
 from canoa.manager.catalogue import Catalogue
 from canoa.manager.explaining import explained
 from canoa.manager.following import Follower
 from canoa.manager.health import HealthNotes
 from canoa.manager.heartbeat import Heart
+from canoa.manager.links import Links
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.probing import Prober
 from canoa.manager.registering import PREFETCH, Registrations
@@ -23,6 +26,7 @@ from canoa.manager.routing.strategies import Strategies
 from canoa.manager.trimming import Trimmer
 from canoa.manager.watching import Watching
 from canoa.transports.amqp import AmqpTransport, TopicTransport
+from canoa.transports.compressing import Compressing
 from canoa.transports.http import HttpTransport
 from canoa.transports.reaching import Reaching
 from canoa.vocabulary import AMQP, HTTP, MQTT
@@ -57,14 +61,21 @@ class Nodes:
         settings = settings or NodeSettings()
         self._broker = broker
         self._strategies = Strategies(settings.routing, start=random.randrange(1_000_000))
-        self.catalogue = Catalogue(settings, clock, on_forgotten=self._forget)
+        clock = clock or SystemClock()
+        self.budgets = Budgets(settings.link_budgets, clock)
+        self.catalogue = Catalogue(settings, clock, on_taken=self.budgets.know, on_forgotten=self._forget)
+        self.links = Links(self.catalogue.rows, self.budgets)
         self.watching = Watching(self.catalogue.clock)
         self.http = HttpTransport()
         self.reaching = Reaching(
             {AMQP: AmqpTransport(broker), MQTT: TopicTransport(broker), HTTP: self.http},
             row=lambda node_id: self.catalogue.rows.get(node_id),
+            compressing=Compressing(settings.compression),
+            meter=self.links,
         )
-        self.follower = Follower(broker, store, self.catalogue, manager_id=manager_id, watching=self.watching)
+        self.follower = Follower(
+            broker, store, self.catalogue, manager_id=manager_id, watching=self.watching, budgets=self.budgets
+        )
         self.health = HealthNotes(self.catalogue, self.follower)
         self.router = Router(
             self.catalogue,
@@ -72,6 +83,7 @@ class Nodes:
             settings=settings.breaker,
             watching=self.watching,
             note=self.health.post_from_any_thread,
+            budgets=self.budgets,
         )
         self.registrations = Registrations(
             broker, self.catalogue, self.follower, reaching=self.reaching, on_return=self.health.close
@@ -139,6 +151,7 @@ class Nodes:
     def _forget(self, node_id: NodeId) -> None:
         self._strategies.forget(node_id)
         self.reaching.forget(node_id)
+        self.links.forget(node_id)
 
     async def aclose(self) -> None:
         for consumer in self.consumers:

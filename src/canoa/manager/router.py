@@ -17,6 +17,7 @@ from canoa.execution.health import Sign
 from canoa.execution.outcome import Outcome
 from canoa.execution.placement import Placement
 from canoa.execution.step_moves import Choice, Need, Route
+from canoa.manager.budgets import NONE_OVER, Budgets
 from canoa.manager.placing import Placer
 from canoa.manager.pools import WHOLE_NODE, Pool
 from canoa.manager.routing.port import Asked
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from canoa.vocabulary import ActionName, NodeId
 
 NOBODY: Final = Pool()
-NONE_AVOIDED: Final[frozenset[NodeId]] = frozenset()
 
 TRIALS_LOOKED_AT: Final = 16
 """Those whose time comes first are in front. More would make a choice slow where many are claimed, or to be avoided."""
@@ -53,7 +53,7 @@ class _Wanted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Router:
-    """`note` hears of trials, in the thread that asked."""
+    """`note` hears of trials, in the thread that asked. `budgets`: who gets nothing, since enough has travelled."""
 
     def __init__(
         self,
@@ -63,6 +63,7 @@ class Router:
         settings: BreakerSettings,
         watching: Watching,
         note: Callable[[HealthNote], None],
+        budgets: Budgets | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._strategies = strategies
@@ -70,6 +71,7 @@ class Router:
         self._settings = settings
         self._watching = watching
         self._note = note
+        self.budgets = budgets or Budgets({}, catalogue.clock)
         self._lock = threading.Lock()
         self._trials: dict[tuple[NodeId, str], int] = {}  # when they were claimed here: the rows follow later
 
@@ -85,11 +87,26 @@ class Router:
     def choose(self, need: Need) -> Choice | None:
         pool = self._catalogue.pools.by_action.get(need.action, NOBODY)
         wanted = _Wanted(need, pool, need.placement or pool.placement)
+        if self.budgets.is_limiting:
+            return self._choose_within(wanted)
+        return self._choose(wanted, NONE_OVER)
+
+    def _choose_within(self, wanted: _Wanted) -> Choice | None:
+        """Not one whose link budget is used up; what the chosen one gets is held until it has left."""
+        choice = self._choose(wanted, self.budgets.over(wanted.pool))
+        row = None if choice is None else self._catalogue.rows.get(choice.node_id)
+        if row is not None:
+            self.budgets.hold(row, wanted.need.size_bytes)
+        return choice
+
+    def _choose(self, wanted: _Wanted, never: frozenset[NodeId]) -> Choice | None:
+        """`never`: to be avoided, also where there is nobody else."""
+        avoid = wanted.need.avoid | never if never else wanted.need.avoid
         # Almost never is anything doubtful.
-        choice = self._fresh(wanted, need.avoid) if pool.doubtful else self._clear(wanted, need.avoid)
-        if choice is not None or not need.avoid:
+        choice = self._fresh(wanted, avoid) if wanted.pool.doubtful else self._clear(wanted, avoid)
+        if choice is not None or not wanted.need.avoid:
             return choice
-        choice = self._fresh(wanted, NONE_AVOIDED)
+        choice = self._fresh(wanted, never)
         return None if choice is None else msgspec.structs.replace(choice, why=AGAIN_WHY)
 
     def ended(self, moved: Moved, now_ms: int) -> None:

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker, Consumer, Message
     from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
+    from canoa.execution.link_budget import LinkUse
     from canoa.execution.step_moves import Verdict
     from canoa.store.port import Accepted
-    from canoa.store.routed_port import FullStore
+    from canoa.store.routed_port import FullStore, NodeRow
     from canoa.transports.mqtt import MqttTransport
     from canoa.vocabulary import ActionName, NodeId, TaskId
     from canoa.wire.sapparchi import RegistrationAck
@@ -77,6 +78,7 @@ class Manager:
             events=events,
             on_moved=self.nodes.on_moved,
             reaching=self.nodes.reaching,
+            links=self.nodes.links,
             owner=self.id,
             steps=settings.steps,
             limit_bytes=settings.limit_bytes,
@@ -96,6 +98,7 @@ class Manager:
             self.nodes.catalogue,
             self.nodes.registrations,
             self.nodes.canaries,
+            self.nodes.links,
         )
         self.collector = ManagerCollector(self.figures)
         self.registry = new_registry(self.collector)
@@ -203,6 +206,10 @@ class Manager:
     @property
     def silent_after_s(self) -> float:
         return self._settings.nodes.silence_s
+
+    def link_use(self, row: NodeRow) -> LinkUse:
+        """What travelled to and from a node since this manager started."""
+        return self.nodes.links.use(row)
 
     async def accept(self, requests: Sequence[Message]) -> list[Accepted]:
         """Requests as they come on `topology.TASK_REQUESTS`: stored when it returns, all of them or none. Raises what

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from canoa.broker.port import Message
     from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
+    from canoa.execution.link_budget import LinkUse
     from canoa.execution.step_moves import Verdict
     from canoa.store.port import Accepted
-    from canoa.store.routed_port import RoutedStore
+    from canoa.store.routed_port import NodeRow, RoutedStore
     from canoa.vocabulary import ActionName, TaskId
     from canoa.wire.sapparchi import RegistrationAck
 
@@ -34,6 +35,9 @@ class Managing(Protocol):
     @property
     def trouble(self) -> str | None:
         """Why it cannot work just now; None: it can."""
+
+    def link_use(self, row: NodeRow) -> LinkUse:
+        """What travelled to and from a node since it started."""
 
     async def accept(self, requests: Sequence[Message]) -> list[Accepted]:
         """Requests as they come on `topology.TASK_REQUESTS`: stored when it returns, all of them or none.

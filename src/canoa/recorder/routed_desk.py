@@ -157,6 +157,7 @@ class RoutedDesk:
             now_ms=now_ms(),
             settings=manager.breaker_settings,
             silent_after_s=manager.silent_after_s,
+            link_use=manager.link_use,
         )
 
     async def node(self, node_id: str) -> NodeView:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from canoa.clock import as_time, as_time_or_none
 from canoa.execution.health import Health, health
+from canoa.execution.link_budget import LinkUse
 from canoa.execution.plan_writing import document
 from canoa.execution.proof import OUT
 from canoa.recorder import showing
@@ -23,7 +24,7 @@ from canoa.urn import action_urn, task_urn
 from canoa.wire.sapparchi import ActionLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
@@ -37,6 +38,7 @@ HERE: Final = "here"
 SILENT: Final = "silent"
 UNREACHABLE: Final = "unreachable"
 LEFT: Final = "left"
+OVER_BUDGET: Final = "over-budget"
 
 # --- Tasks ----------------------------------------------------------------------------------------------
 
@@ -113,6 +115,7 @@ def nodes(
     now_ms: int,
     settings: BreakerSettings,
     silent_after_s: float,
+    link_use: Callable[[NodeRow], LinkUse] = lambda _: LinkUse(),
 ) -> list[NodeView]:
     """By layer, from the edge to the cloud, then by id."""
     by_place = {(each.node_id, each.action): each for each in breakers}
@@ -120,6 +123,7 @@ def nodes(
 
     def shown(row: NodeRow) -> NodeView:
         states = {each: health(by_place.get((row.node_id, each)), now_ms, settings) for each in row.actions}
+        use = link_use(row)
         return NodeView(
             id=row.node_id,
             layer=row.layer.value,
@@ -129,7 +133,7 @@ def nodes(
             endpoint=row.endpoint,
             labels=row.labels,
             actions=list(row.actions),
-            state=_state(row, now_ms, silent_after_s),
+            state=_state(row, now_ms, silent_after_s, is_over=bool(use.over_why)),
             proof=row.proof,
             health=health(by_place.get((row.node_id, "")), now_ms, settings).value,
             action_health={name: state.value for name, state in states.items() if state is not Health.OK},
@@ -137,19 +141,25 @@ def nodes(
             queued=queued.get(row.node_id, 0),
             registered_at=as_time(row.registered_ms),
             seen_at=as_time(row.seen_ms),
+            sent_bytes=use.out_bytes,
+            received_bytes=use.in_bytes,
+            link_budget=row.link_budget,
+            over_budget=use.over_why,
         )
 
     return [shown(row) for row in sorted(rows, key=lambda row: (order.index(row.layer.value), row.node_id))]
 
 
-def _state(row: NodeRow, now_ms: int, silent_after_s: float) -> str:
+def _state(row: NodeRow, now_ms: int, silent_after_s: float, *, is_over: bool) -> str:
     if not row.actions:
         return LEFT
     if not row.protocol:
         return UNREACHABLE
     if row.proof in OUT:
         return row.proof
-    return SILENT if now_ms - row.seen_ms > silent_after_s * 1000 else HERE
+    if now_ms - row.seen_ms > silent_after_s * 1000:
+        return SILENT
+    return OVER_BUDGET if is_over else HERE
 
 
 def catalogue(rows: Iterable[NodeRow], shown: Iterable[NodeView]) -> list[CatalogueEntry]:

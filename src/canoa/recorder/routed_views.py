@@ -106,10 +106,12 @@ class Registered:
 class NodeView:
     """`state`: `here`, `silent` (no sign of life for too long: it gets no work), `unreachable` (it has neither a queue
     nor an address), `left`, `deaf` (what is sent to it is not answered), `cut_off` (nobody listens for it, and it may
-    come back) or `dead`. `proof`: `online` (it lately answered what was sent to it), `deaf`, `cut_off`, `dead`, or
-    `unproven` (it offers no such proof, or has not given it yet). `protocol`: by which it is reached, the preferred one
-    first (`AMQP+HTTP`). `health`: OK, WARNING, DOWN or RECOVERING; `action_health`: where one of its actions is not OK.
-    `queued`: steps that are out at it."""
+    come back), `dead`, or `over-budget` (enough has travelled: it gets no work until `over_budget` is over). `proof`:
+    `online` (it lately answered what was sent to it), `deaf`, `cut_off`, `dead`, or `unproven` (it offers no such
+    proof, or has not given it yet). `protocol`: by which it is reached, the preferred one first (`AMQP+HTTP`).
+    `health`: OK, WARNING, DOWN or RECOVERING; `action_health`: where one of its actions is not OK. `queued`: steps that
+    are out at it. `sent_bytes`, `received_bytes`: bodies of messages to it and of its answers as they travelled, since
+    the manager started that was asked. `link_budget`: its own, such as `10MB/day`."""
 
     id: str
     layer: str
@@ -127,6 +129,10 @@ class NodeView:
     queued: int
     registered_at: datetime
     seen_at: datetime
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    link_budget: str = ""
+    over_budget: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,6 +129,8 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     takes_canaries: bool = False  # and answers them: see `execution/proof.py`
     grace_s: float | None = None  # that it may be cut off before it is dead; None: as managers think
     proof: str = Proof.UNPROVEN  # that it can receive work; one that is not known is as good as none
+    encodings: tuple[str, ...] = ()  # that it reads: see `wire/compression_policy.py`
+    link_budget: str = ""  # what may travel to and from it, such as 10MB/day; empty: anything
     labels: dict[str, str] = {}
     load: float | None = None
     registered_ms: int = 0  # when it became what it is

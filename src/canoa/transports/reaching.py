@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from canoa.errors import Unroutable, WrongUse
 from canoa.logs import get_logger
 from canoa.store.routed_port import NodeRow
+from canoa.transports.compressing import PLAIN, Compressing
 from canoa.transports.ways import Closed
 from canoa.vocabulary import Layer
 
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 
+class Meter(Protocol):
+    """Hears what leaves for nodes."""
+
+    def sent(self, node: NodeRow, way: str, size_bytes: int, *, plain_bytes: int) -> None:
+        """Bodies as they travelled, and as they were before. None travelled where `size_bytes` is 0: it failed."""
+
+
+class Uncounted:
+    def sent(self, node: NodeRow, way: str, size_bytes: int, *, plain_bytes: int) -> None:
+        """Nobody wants to know."""
+
+
 class _Trial(NamedTuple):
     """Messages on their way, and the ways that are left should this one fail."""
 
@@ -33,11 +46,20 @@ class _Trial(NamedTuple):
 
 
 class Reaching:
-    """`by_way`: what this manager speaks. `row`: what is known of a node."""
+    """`by_way`: what this manager speaks. `row`: what is known of a node. `meter` hears what leaves."""
 
-    def __init__(self, by_way: Mapping[str, NodeTransport], *, row: Callable[[NodeId], NodeRow | None]) -> None:
+    def __init__(
+        self,
+        by_way: Mapping[str, NodeTransport],
+        *,
+        row: Callable[[NodeId], NodeRow | None],
+        compressing: Compressing = PLAIN,
+        meter: Meter | None = None,
+    ) -> None:
         self._by_way = dict(by_way)
         self._row = row
+        self._compressing = compressing
+        self._meter = meter or Uncounted()
         self._loop = asyncio.get_running_loop()
         self._closed = Closed()
         self._moved: dict[NodeId, str] = {}  # those that are not reached by their preferred way just now
@@ -58,7 +80,7 @@ class Reaching:
             unheard = Unroutable(f"node {node_id!r:.80} listens where this manager does not speak")
             self._loop.call_soon(on_sent, range(len(messages)), unheard)
         elif len(ways) == 1:
-            self._by_way[ways[0]].post(node, messages, on_sent)
+            self._post(node, ways[0], messages, on_sent)
         else:
             self._try(node, messages, on_sent, ways)
 
@@ -77,11 +99,23 @@ class Reaching:
         self._closed.forget(node_id)
         self._moved.pop(node_id, None)
 
+    def _post(self, node: NodeRow, way: str, messages: Sequence[Message], on_sent: OnSent) -> None:
+        """As they travel by this way: by another one they may have to be plain."""
+        packed = self._compressing.packed(node, way, messages)
+
+        def on_counted(places: range, outcome: PublishOutcome) -> None:
+            plain_bytes = _size_bytes(messages, places)
+            size_bytes = plain_bytes if packed is messages else _size_bytes(packed, places)
+            self._meter.sent(node, way, 0 if outcome is not None else size_bytes, plain_bytes=plain_bytes)
+            on_sent(places, outcome)
+
+        self._by_way[way].post(node, packed, on_counted)
+
     def _try(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent, ways: tuple[str, ...]) -> None:
         way = self._closed.first(node.node_id, ways, self._loop.time(), is_up=self._is_up)
         assert way is not None
         trial = _Trial(node, messages, on_sent, way, tuple(each for each in ways if each != way))
-        self._by_way[way].post(node, messages, partial(self._on_sent, trial))
+        self._post(node, way, messages, partial(self._on_sent, trial))
 
     def _is_up(self, way: str) -> bool:
         return self._by_way[way].is_up
@@ -113,6 +147,12 @@ class Reaching:
             del self._moved[node_id]
         else:
             self._moved[node_id] = way
+
+
+def _size_bytes(messages: Sequence[Message], places: range) -> int:
+    if len(places) == 1:  # as often as not: a sum would cost as much as all the rest
+        return len(messages[places.start].body)
+    return sum([len(each.body) for each in messages[places.start : places.stop]])
 
 
 def _stranger(node_id: NodeId) -> NodeRow:

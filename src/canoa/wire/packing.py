@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from canoa.errors import PayloadTooLarge
 from canoa.vocabulary import Layer
 from canoa.wire.codec import ANY
 from canoa.wire.compression import compress, decompress
-from canoa.wire.compression_policy import DEFAULT_POLICY, Compression, CompressionPolicy
+from canoa.wire.compression_policy import DEFAULT_POLICY, Compression, CompressionPolicy, CompressionRule
 
 if TYPE_CHECKING:
     from canoa.broker.port import Message
 
-__all__ = ["ANY", "pack", "unpack"]
+__all__ = ["ANY", "pack", "packed", "unpack"]
 
 
 def pack(
@@ -29,10 +31,23 @@ def pack(
     if size > limit_bytes:
         raise PayloadTooLarge(what, size, limit_bytes)
     algorithm = policy.choose(layer, size)
-    if algorithm is None or not _looks_compressible(body, algorithm):
+    return (body, None) if algorithm is None else _compressed(body, algorithm)
+
+
+def packed(message: Message, rule: CompressionRule) -> Message:
+    """The message as it travels by that rule; the very same where that is no smaller, or it was compressed before."""
+    algorithm = rule.algorithm
+    if algorithm is None or len(message.body) < rule.threshold_bytes or message.content_encoding is not None:
+        return message
+    body, encoding = _compressed(message.body, algorithm)
+    return message if encoding is None else msgspec.structs.replace(message, body=body, content_encoding=encoding)
+
+
+def _compressed(body: bytes, algorithm: Compression) -> tuple[bytes, str | None]:
+    if not _looks_compressible(body, algorithm):
         return body, None
-    packed = compress(body, algorithm)
-    return (packed, algorithm.value) if len(packed) < size else (body, None)
+    smaller = compress(body, algorithm)
+    return (smaller, algorithm.value) if len(smaller) < len(body) else (body, None)
 
 
 SAMPLE_BYTES: Final = 4096

@@ -45,6 +45,9 @@ BUNDLES: Final = "canoa-bundles"  # true: its queue is `topology.node_queue_name
 CANARIES: Final = "canoa-canary"  # true: it answers canaries at once
 GRACE: Final = "canoa-grace"  # seconds that it may be cut off before it is dead; none: as managers think
 
+ENCODINGS: Final = "canoa-encodings"  # by comma: content encodings that it reads, such as gzip,zstd
+LINK_BUDGET: Final = "canoa-link-budget"  # what may travel to and from it, such as 10MB/day
+
 WAYS: Final = "canoa-ways"  # by which it can be reached, by comma: AMQP,HTTP
 
 BY_MQTT: Final = "x-mqtt-publish-qos"  # RabbitMQ's own, of what was published over MQTT

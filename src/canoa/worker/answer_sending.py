@@ -21,7 +21,7 @@ from canoa.errors import BrokerUnreachable, DeliveryUnknown, Unroutable
 from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.repeating import is_lasting
-from canoa.wire import sapparchi
+from canoa.wire import packing, sapparchi
 from canoa.wire.bundle import packed
 from canoa.worker.forwarding import Forwarder
 from canoa.worker.outbox import Dropped, Entry, Kept
@@ -30,6 +30,7 @@ from canoa.worker.settling import REPEAT_AFTER_S
 if TYPE_CHECKING:
     from canoa.broker.port import Broker, Message, PublishOutcome
     from canoa.errors import CanoaError
+    from canoa.wire.compression_policy import CompressionRule
     from canoa.worker.absorbing import InHand, Requests
     from canoa.worker.answer_way import AnyWay
     from canoa.worker.outbox_writer import OutboxWriter
@@ -55,12 +56,14 @@ class AnswerSender:
         way: AnyWay,
         outbox: OutboxWriter | None,
         always: bool,
+        compression: CompressionRule | None,
     ) -> None:
         self._broker = broker
         self._settler = settler
         self._requests = requests
         self._outbox = outbox
         self._always = always
+        self._compression = compression
         self._way = way
         self._forwarder = None if outbox is None else Forwarder(outbox, self._way, on_sent=self._on_free)
         self._loop = asyncio.get_running_loop()
@@ -101,7 +104,7 @@ class AnswerSender:
         """Who sends bundles reads bundles: answers to what came in them go in them."""
         owed, self._together = self._together, []
         at = 0
-        for message, count in packed([_answer(each) for each in owed], are_within_bounds=True):
+        for message, count in packed([self._outgoing(each) for each in owed], are_within_bounds=True):
             together, at = owed[at : at + count], at + count
             if count == 1:
                 self._send_alone(together[0])
@@ -122,7 +125,15 @@ class AnswerSender:
 
     def _send_alone(self, owed: InHand) -> None:
         self._begin_flight(owed)
-        self._way.send(_answer(owed), partial(self._on_outcome, owed))
+        self._way.send(self._outgoing(owed), partial(self._on_outcome, owed))
+
+    def _outgoing(self, owed: InHand) -> Message:
+        """As it travels: compressed, if it is large and a manager of ours asked, who reads that."""
+        answer, rule = _answer(owed), self._compression
+        if rule is None or len(answer.body) < rule.threshold_bytes:
+            return answer
+        is_ours = owed.asked.delivery.message.headers.get(sapparchi.OWNER) == sapparchi.MANAGER
+        return packing.packed(answer, rule) if is_ours else answer
 
     def _begin_flight(self, owed: InHand) -> None:
         owed.is_flying = True

@@ -25,6 +25,7 @@ from canoa.worker.answer_sending import AnswerSender
 
 if TYPE_CHECKING:
     from canoa.broker.port import Broker, Delivery
+    from canoa.wire.compression_policy import CompressionRule
     from canoa.wire.result import Failure
     from canoa.worker.answer_way import AnyWay
     from canoa.worker.outbox import Entry
@@ -62,7 +63,7 @@ def failure(status: str, what: Failure, *, started_s: float | None = None, is_fi
 
 class Answerer:
     """`broker`: the settler's own. `way`: to the managers. `outbox`: where answers wait while no way is open; None:
-    nowhere."""
+    nowhere. `compression`: of answers to managers of ours, which read it."""
 
     def __init__(
         self,
@@ -73,10 +74,13 @@ class Answerer:
         way: AnyWay,
         outbox: OutboxWriter | None = None,
         always_keep: bool = False,
+        compression: CompressionRule | None = None,
     ) -> None:
         self.absorbed = 0  # requests that came again, and did not run again
         self.requests = Requests()
-        self.sender = AnswerSender(broker, settler, self.requests, way=way, outbox=outbox, always=always_keep)
+        self.sender = AnswerSender(
+            broker, settler, self.requests, way=way, outbox=outbox, always=always_keep, compression=compression
+        )
         self._settler = settler
         self._node_id = node_id
         self._outbox = outbox

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from canoa.execution.prefetch import RunEstimate, deliveries_for, prefetch_for
+from canoa.wire.compression_policy import DEFAULT_POLICY
 from canoa.worker.answer_way import AnyWay
 from canoa.worker.answering import Answerer
 from canoa.worker.node import Node
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from canoa.broker.port import Broker, Delivery
+    from canoa.wire.compression_policy import CompressionPolicy
     from canoa.worker.health_page import HealthPage
     from canoa.worker.node import Identity
     from canoa.worker.outbox import OutboxStats
@@ -45,6 +47,7 @@ class Joined:
         *,
         concurrency: int,
         in_progress: Callable[[], int],
+        compression: CompressionPolicy = DEFAULT_POLICY,
         page: HealthPage | None,
         quiet_s: float,
         new_uplinks: Callable[[Node], Sequence[Uplink]] = lambda _: (),
@@ -63,7 +66,13 @@ class Joined:
         self._outbox = outbox
         way = AnyWay(broker, self._uplinks, has_broker=has_broker)
         self._answerer = answerer = Answerer(
-            broker, settler, identity.node_id, way=way, outbox=outbox, always_keep=always_keep
+            broker,
+            settler,
+            identity.node_id,
+            way=way,
+            outbox=outbox,
+            always_keep=always_keep,
+            compression=compression.rules.get(identity.layer),
         )
         routed: dict[str, RoutedOffer] = {
             each.name: RoutedOffer(each, settler, answerer, queue=self.node.queue, estimate=self._estimate)

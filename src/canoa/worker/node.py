@@ -24,6 +24,7 @@ from canoa.urn import action_urn
 from canoa.vocabulary import ActionName, Layer
 from canoa.wire import sapparchi
 from canoa.wire.codec import ContentType
+from canoa.wire.compression_policy import Compression
 from canoa.wire.sapparchi import ActionLimits, Heartbeat, Registration, RegistrationAck
 from canoa.worker import registration
 from canoa.worker.registration import State, View
@@ -72,6 +73,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     policies: dict[ActionName, Policy]  # of what it offers
     endpoint: str = ""  # where it takes messages over HTTP; empty: nowhere
     ways: tuple[str, ...] = ()  # by which it is reached, where that is not its broker's queue alone
+    link_budget: str = ""
 
 
 class Node:
@@ -321,6 +323,7 @@ def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
         sapparchi.VERSION: version("canoa"),
         sapparchi.BUNDLES: True,
         sapparchi.CANARIES: True,
+        sapparchi.ENCODINGS: ",".join(Compression),
     }
     if identity.grace_s:
         headers[sapparchi.GRACE] = identity.grace_s
@@ -328,6 +331,8 @@ def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
         headers[sapparchi.SITE] = identity.site
     if identity.ways:
         headers[sapparchi.WAYS] = ",".join(identity.ways)
+    if identity.link_budget:
+        headers[sapparchi.LINK_BUDGET] = identity.link_budget
     if identity.labels:
         headers[sapparchi.LABELS] = msgspec.json.encode(identity.labels).decode()
     limits = msgspec.json.encode({action_urn(name): _limits(each) for name, each in identity.policies.items()})

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from canoa.errors import SettingError
+from canoa.execution.link_budget import parse_budget
 from canoa.execution.placement import check_labels
 from canoa.vocabulary import Drop, Layer
 from canoa.worker.outbox import OutboxLimits
@@ -34,6 +35,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     node_token: str = ""  # shown to managers that ask nodes for one
     grace_s: float = 0.0  # cut off for longer, it counts as dead; longer suits bad links; 0: as the managers think
     prove_after_s: float = 30.0  # without a message, it sends itself one; lower finds sooner that it is deaf
+    link_budget: str = ""  # what managers may send to and get from it, such as 10MB/day; empty: anything
     journal: str = ""  # file that tells which kept tasks run, where the broker dies with the process; empty: none
 
     outbox: str = ""  # file in which answers to managers wait while the link is down; empty: none
@@ -65,6 +67,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if self.node_id and not _NODE_ID.fullmatch(self.node_id):
             raise SettingError(f"node_id {self.node_id!r:.150}: use 1 to 128 letters, digits, '-', '_', '.' or ':'")
         check_labels(self.labels)
+        if self.link_budget:
+            parse_budget("link_budget", self.link_budget)
         if self.http and not self.managers:
             raise SettingError(f"http={self.http!r:.80} without a manager's address; give manager_url, too")
         if len(self.site) > MAX_SITE_CHARS or not self.site.isprintable():

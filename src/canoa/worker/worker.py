@@ -132,6 +132,7 @@ class Worker:
             policies={offer.name: offer.policy for offer in self._offers},
             endpoint=self._address.endpoint if self._address is not None else "",
             ways=self._ways(),
+            link_budget=settings.link_budget,
         )
         return Joined(
             self._broker,
@@ -140,7 +141,8 @@ class Worker:
             identity,
             concurrency=sum(lane.concurrency for lane in {self._lane_of(offer) for offer in self._offers}),
             in_progress=lambda: self.in_progress,
-            page=health_page(settings.managers[0]) if settings.managers and not self._app.settings.is_memory else None,
+            compression=self._app.settings.compression(),
+            page=health_page(settings.managers[0]) if settings.managers and not settings.http else None,
             new_uplinks=self._new_uplinks,
             has_broker=not self._app.settings.is_memory,
             quiet_s=settings.prove_after_s,

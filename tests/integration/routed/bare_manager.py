@@ -14,7 +14,7 @@ from canoa.broker import topology
 from canoa.broker.port import HeaderValue, Message, Publication, Settlement
 from canoa.urn import action_urn
 from canoa.vocabulary import ActionName
-from canoa.wire import bundle, sapparchi
+from canoa.wire import bundle, packing, sapparchi
 from canoa.wire.sapparchi import Heartbeat, NodeMessage, Registration, RegistrationAck
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TASK_ID = "0192f000000070008000000000000001"
 NODE = "gw-7"
+MAX_BYTES = 10_000_000
 
 _numbers = itertools.count(1)
 
@@ -34,6 +35,7 @@ class Answered(NamedTuple):
     action: str
     value: Any
     headers: Mapping[str, HeaderValue]
+    encoding: str | None = None
 
     @property
     def status(self) -> HeaderValue:
@@ -150,8 +152,9 @@ def _notice(exchange: str, key: str, body: bytes) -> Publication:
 
 
 def _answered(message: Message) -> Answered:
-    read = sapparchi.decode(message.body, NodeMessage)
-    return Answered(read.request_id, read.action_to, msgspec.json.decode(read.message_data), message.headers)
+    read = sapparchi.decode(packing.unpack(message, MAX_BYTES), NodeMessage)
+    data = msgspec.json.decode(read.message_data)
+    return Answered(read.request_id, read.action_to, data, message.headers, message.content_encoding)
 
 
 @asynccontextmanager

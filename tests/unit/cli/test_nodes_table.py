@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from canoa.cli.nodes import COLUMNS, ago, row
+from canoa.cli.nodes import COLUMNS, ago, row, shown_bytes
 from canoa.recorder.routed_views import NodeView
 
 NOW = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
@@ -27,6 +27,8 @@ NODE = NodeView(
     queued=3,
     registered_at=NOW,
     seen_at=NOW - timedelta(seconds=12),
+    sent_bytes=12_340_000,
+    received_bytes=340,
 )
 
 
@@ -41,6 +43,7 @@ def test_a_row_says_where_a_node_stands_and_how_it_is() -> None:
         "last seen": "12 s ago",
         "load": "25 %",
         "queued": "3",
+        "out / in": "12 MB / 340 B",
         "actions": "continuum.fetch, continuum.report",
     }
 
@@ -60,6 +63,27 @@ def test_a_node_that_is_proven_not_to_hear_says_so_once() -> None:
     cells = dict(zip(COLUMNS, row(replace(NODE, state="cut_off", proof="cut_off"), NOW), strict=True))
 
     assert (cells["proof"], cells["health"]) == ("cut off", "OK")
+
+
+def test_a_node_whose_link_budget_is_used_up_says_so() -> None:
+    assert "over-budget" in row(replace(NODE, state="over-budget"), NOW)
+
+
+def test_sizes_have_the_unit_that_reads_best() -> None:
+    sizes = (0, 999, 1_000, 9_949, 9_960, 340_000, 999_499, 999_600, 5_000_000_000, 7 * 10**12)
+
+    assert [shown_bytes(each) for each in sizes] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "9.9 kB",
+        "10 kB",
+        "340 kB",
+        "999 kB",
+        "1.0 MB",
+        "5.0 GB",
+        "7 TB",
+    ]
 
 
 def test_ages_have_the_unit_that_reads_best() -> None:

@@ -202,6 +202,22 @@ def test_a_fingerprint_changes_with_what_counts_and_with_nothing_else() -> None:
     assert claimed(actions=urns, instance="i2").fingerprint != first
 
 
+def test_a_node_says_which_encodings_it_reads_and_others_are_left_out() -> None:
+    said = {sapparchi.ENCODINGS: "zstd, brotli,gzip"}
+
+    assert claimed(headers=said).encodings == ("gzip", "zstd")
+    assert claimed().encodings == ()
+    assert claimed(headers={sapparchi.ENCODINGS: 7}).encodings == ()
+
+
+@pytest.mark.parametrize(("said", "kept"), [("10MB/day", "10MB/day"), ("a lot", ""), (5, ""), ("10MB/day\n", "")])
+def test_a_node_says_its_link_budget_and_nonsense_is_none(said: Any, kept: str) -> None:
+    row = claimed(headers={sapparchi.LINK_BUDGET: said})
+
+    assert row.link_budget == kept
+    assert (row.fingerprint == claimed().fingerprint) == (not kept)
+
+
 # --- One id, two nodes ---------------------------------------------------------------------------------
 
 

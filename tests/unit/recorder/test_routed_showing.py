@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from canoa.execution.health import BreakerSettings
+from canoa.execution.link_budget import LinkUse
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
 from canoa.execution.step_moves import AttemptRow, StepState
@@ -107,6 +108,28 @@ def test_a_node_is_here_silent_or_left() -> None:
     rows = [node("a"), node("b", seen_ms=NOW_MS - 150_001), node("c", left=True)]
 
     assert [each.state for each in shown(*rows)] == ["here", "silent", "left"]
+
+
+def test_a_node_whose_link_budget_is_used_up_is_shown_with_what_travelled_and_nobody_counts_on_it() -> None:
+    rows = [msgspec.structs.replace(node("a"), link_budget="1kB/min"), node("b")]
+    uses = {"a": LinkUse(900, 200, "its link budget is used up")}
+
+    found = showing.nodes(
+        rows,
+        (),
+        {},
+        now_ms=NOW_MS,
+        settings=SETTINGS,
+        silent_after_s=150,
+        link_use=lambda row: uses.get(row.node_id, LinkUse()),
+    )
+
+    assert [(each.state, each.sent_bytes, each.received_bytes) for each in found] == [
+        ("over-budget", 900, 200),
+        ("here", 0, 0),
+    ]
+    assert (found[0].link_budget, found[0].over_budget) == ("1kB/min", "its link budget is used up")
+    assert [each.nodes for each in showing.catalogue(rows, found)] == [["b"]]
 
 
 def test_a_node_without_queue_and_address_is_shown_and_nobody_counts_on_it() -> None:
