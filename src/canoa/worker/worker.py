@@ -22,7 +22,7 @@ from canoa.errors import CanoaError, WrongUse
 from canoa.execution import limits
 from canoa.execution.prefetch import prefetch_for, prefetch_under_rate
 from canoa.logs import get_logger
-from canoa.vocabulary import AMQP, HTTP, ActionName, NodeId, TaskId
+from canoa.vocabulary import ActionName, NodeId, TaskId
 from canoa.worker.callers import Callers
 from canoa.worker.cancelled import CancelledTasks
 from canoa.worker.driving import Interruption
@@ -32,7 +32,7 @@ from canoa.worker.joining import Joined
 from canoa.worker.journal import Journal
 from canoa.worker.lane import Lane
 from canoa.worker.metrics import ActionStats, WorkerCollector, exposition, new_registry
-from canoa.worker.node import Identity, Node
+from canoa.worker.node import Identity
 from canoa.worker.offer import Offer
 from canoa.worker.pooled import PoolOffer
 from canoa.worker.progress import ProgressTeller
@@ -41,16 +41,14 @@ from canoa.worker.running import Runner, processors
 from canoa.worker.settling import Settler
 from canoa.worker.sharing import SharedLimits
 from canoa.worker.suspects import Suspects
-from canoa.worker.unicast import ENVELOPE_BYTES
 from canoa.worker.uplinks.address import http_address
+from canoa.worker.uplinks.opening import new_uplinks, ways
 
 if TYPE_CHECKING:
     from canoa.app import Canoa
     from canoa.broker.port import Broker, Consumer
     from canoa.worker.routed import RoutedOffer
     from canoa.worker.settings import WorkerSettings
-    from canoa.worker.uplinks.address import Address
-    from canoa.worker.uplinks.port import Uplink
 
 log = get_logger(__name__)
 
@@ -131,7 +129,7 @@ class Worker:
             grace_s=settings.grace_s,
             policies={offer.name: offer.policy for offer in self._offers},
             endpoint=self._address.endpoint if self._address is not None else "",
-            ways=self._ways(),
+            ways=ways(self._address, settings, is_memory=self._app.settings.is_memory),
             link_budget=settings.link_budget,
         )
         return Joined(
@@ -143,42 +141,12 @@ class Worker:
             in_progress=lambda: self.in_progress,
             compression=self._app.settings.compression(),
             page=health_page(settings.managers[0]) if settings.managers and not settings.http else None,
-            new_uplinks=self._new_uplinks,
+            new_uplinks=lambda node: new_uplinks(node, self._address, settings, self._app.settings),
             has_broker=not self._app.settings.is_memory,
             quiet_s=settings.prove_after_s,
             outbox=settings.new_outbox(),
             always_keep=settings.outbox_always,
         )
-
-    def _ways(self) -> tuple[str, ...]:
-        """Said where it is not what a manager sees by itself: how it hears of us."""
-        if self._address is None or self.settings.mqtt:
-            return ()
-        return (HTTP,) if self._app.settings.is_memory else (AMQP, HTTP)
-
-    def _new_uplinks(self, node: Node) -> list[Uplink]:
-        by_http = [] if self._address is None else [self._http_uplink(node, self._address)]
-        return [*by_http, *([self._mqtt_uplink(node)] if self.settings.mqtt else [])]
-
-    def _http_uplink(self, node: Node, address: Address) -> Uplink:
-        from canoa.worker.uplinks.http import HttpUplink  # when it is used: it needs an extra
-
-        return HttpUplink(
-            address.listener,
-            self.settings.managers,
-            node_id=self.node_id,
-            said=node.said,
-            max_body_bytes=2 * self._app.settings.max_payload_bytes + ENVELOPE_BYTES,
-            api_token=self.settings.node_token,
-        )
-
-    def _mqtt_uplink(self, node: Node) -> Uplink:
-        from canoa.broker.mqtt_address import mqtt_address
-        from canoa.worker.uplinks.mqtt import MqttUplink
-
-        address = mqtt_address(self.settings.mqtt, self._app.settings)
-        is_lasting = bool(self.settings.node_id)
-        return MqttUplink(address, node_id=self.node_id, said=node.said, is_lasting=is_lasting)
 
     def metrics(self) -> bytes:
         """In Prometheus' text format."""
