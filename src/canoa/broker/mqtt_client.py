@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import aiomqtt
+from aiomqtt.exceptions import MqttConnectError
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -44,6 +45,10 @@ _NO_LIMIT: Final = 0  # of the library's own; `mqtt_sending.py` has one
 _NO_DELAY: Final = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
 """Small packets leave at once. Otherwise every other message waits 40 ms for the broker's acknowledgement of TCP."""
 
+REFUSED: Final = 0x80
+"""Codes of a subscription from here on up say no."""
+_NO_WELCOME: Final = "Operation timed out"  # the library's words for a broker that said nothing to our greeting
+
 Ready: TypeAlias = Callable[[], Awaitable[None]]
 
 
@@ -71,6 +76,7 @@ class MqttClient:
         self._loop = asyncio.get_running_loop()
         self._client: aiomqtt.Client | None = None
         self._is_old = False  # the broker knows only MQTT 3.1.1
+        self._knows_new = False  # it knew MQTT 5 once
         self._sending: MqttSending | None = None
         self._early: list[paho.MQTTMessage] = []  # of an earlier session: they come before the link is ready
         self._receive_maximum = AT_ONCE  # of the broker
@@ -89,7 +95,8 @@ class MqttClient:
             try:
                 await self._linked(while_true)
             except (aiomqtt.MqttError, OSError) as exc:
-                self._is_old ^= _is_about_version(exc)
+                # A broker that does not know ours hangs up on us; one that was heard to know it never does.
+                self._is_old ^= not self._knows_new and _was_hung_up_on(exc)
                 log.warning("mqtt_link_lost", broker=f"{self._address.host}:{self._address.port}", reason=str(exc))
             is_steady = self._loop.time() - began_s > AGAIN_AT_MOST_S
             wait_s = AGAIN_AFTER_S if is_steady else min(2 * wait_s, AGAIN_AT_MOST_S)
@@ -98,8 +105,9 @@ class MqttClient:
     async def _linked(self, while_true: Callable[[], bool]) -> None:
         self._early.clear()
         async with self._new_client() as client:
+            self._knows_new |= not self._is_old
             if self._topics:
-                await client.subscribe([(topic, 1) for topic in self._topics])
+                _check(await client.subscribe([(topic, 1) for topic in self._topics]), self._topics)
             self._begin(client)
             try:
                 if self._on_ready is not None:
@@ -227,6 +235,13 @@ def _properties(came: paho.MQTTMessage) -> list[tuple[str, str]]:
     return found
 
 
-def _is_about_version(error: Exception) -> bool:
-    """A broker that does not know ours says so, or hangs up on us; one that is away does not answer at all."""
-    return isinstance(error, aiomqtt.MqttError) and not isinstance(error.__cause__, OSError)
+def _was_hung_up_on(error: Exception) -> bool:
+    """There was somebody, who did not let us in. One that is away is told by what the system says about it."""
+    return isinstance(error, MqttConnectError) or str(error) == _NO_WELCOME
+
+
+def _check(codes: Sequence[Any], topics: Mapping[str, OnDelivery]) -> None:
+    """A link that does not hear what it should is none."""
+    refused = [topic for topic, code in zip(topics, codes, strict=True) if getattr(code, "value", code) >= REFUSED]
+    if refused:
+        raise aiomqtt.MqttError(f"the broker does not let us listen to {', '.join(refused)[:300]}")

@@ -7,6 +7,7 @@ this one is ours, and the library only writes.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
@@ -89,7 +90,7 @@ class MqttSending:
         found = self._unconfirmed.pop(number, None)
         if found is not None:
             found[0].confirm(BrokerRefusedMessage(f"the MQTT broker says: {reason}") if reason.is_failure else None)
-            self._send_waiting()
+        self._send_waiting()  # also what came too late makes room
 
     def close(self) -> None:
         """The link is gone."""
@@ -115,7 +116,7 @@ class MqttSending:
         """None: it is on its way."""
         try:
             said = self._client.publish(topic, posted.body, qos=qos, properties=posted.properties)
-        except ValueError as exc:
+        except (ValueError, struct.error) as exc:
             return WrongUse(f"MQTT cannot carry the message: {exc}")
         if said.rc is not MQTTErrorCode.MQTT_ERR_SUCCESS:
             return DeliveryUnknown(f"a message could not be sent to the MQTT broker: {said.rc.name}")

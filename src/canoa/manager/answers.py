@@ -20,7 +20,7 @@ from canoa.execution.plan_inputs import sound
 from canoa.execution.step_moves import StepEnd, StepLost
 from canoa.logs import get_logger
 from canoa.manager.opening import Opener
-from canoa.manager.reading import envelope, part, past_ms, text
+from canoa.manager.reading import as_said, envelope, part, past_ms, text
 from canoa.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.vocabulary import TaskId
 from canoa.wire import result, sapparchi
@@ -94,7 +94,7 @@ class Answers:
 
     def _take(self, delivery: Delivery) -> None:
         try:
-            move = step_result(delivery.message, now_ms(), limit_bytes=self._limit_bytes)
+            move = step_result(as_said(delivery.message), now_ms(), limit_bytes=self._limit_bytes)
         except Foreign as exc:
             self._take_foreign(delivery, exc)
         except CanoaError as exc:

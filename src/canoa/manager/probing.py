@@ -16,6 +16,7 @@ from canoa.errors import CanoaError
 from canoa.execution.proof import OUT
 from canoa.logs import get_logger
 from canoa.manager.registering import gone
+from canoa.vocabulary import AMQP, HTTP
 
 if TYPE_CHECKING:
     from canoa.manager.catalogue import Catalogue
@@ -97,9 +98,10 @@ class Prober:
                 await self._look_at(node_id)
 
     def _known(self, node_id: NodeId) -> Looks:
-        """A worker of ours always has the queue that is named after it."""
-        known = self._looks.get(node_id)
-        return known or Looks(was_heard=bool(self._catalogue.rows[node_id].instance))
+        """A worker of ours has the queue that is named after it, or an address; of one on MQTT nothing can be seen."""
+        known, row = self._looks.get(node_id), self._catalogue.rows[node_id]
+        can_be_seen = AMQP in row.all_ways or row.all_ways == (HTTP,)
+        return known or Looks(was_heard=bool(row.instance) and can_be_seen)
 
     async def _look_at(self, node_id: NodeId) -> None:
         now_s = self._catalogue.clock.monotonic_s()

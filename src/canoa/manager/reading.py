@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from canoa.errors import CanoaError
-from canoa.wire import packing, task
+from canoa.wire import fields, packing, sapparchi, task
 
 if TYPE_CHECKING:
     from canoa.broker.port import Message
@@ -20,6 +20,11 @@ PLAIN: Final = frozenset({"", "identity", "utf-8", "utf8", "ascii", "us-ascii"})
 
 ENVELOPE_MARGIN_BYTES: Final = 512 * 1024
 """What a message may hold besides its data: names, ids, a plan."""
+
+
+def as_said(message: Message) -> Message:
+    """With what a device of MQTT 5 said besides its body, where RabbitMQ's plugin brought it."""
+    return fields.unspelt(message) if sapparchi.BY_MQTT in message.headers else message
 
 
 def is_plain(message: Message) -> bool:

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from canoa.errors import BrokerUnreachable, StoreFull, StoreUnreachable
+from canoa.errors import BrokerUnreachable, CanoaError, StoreFull, StoreUnreachable
 from canoa.execution.proof import AWAY, Proof
 from canoa.logs import get_logger
 from canoa.manager.acknowledging import Acknowledger
 from canoa.manager.claims import Ages, Reason, Refused, is_doubtful, may_have, may_leave, read_claim
 from canoa.manager.pacing import Pacer
 from canoa.manager.pools import DEFAULT_LIMITS
+from canoa.manager.reading import as_said
+from canoa.wire import sapparchi
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +40,9 @@ log = get_logger(__name__)
 PREFETCH: Final = 1000
 REPEAT_AFTER_S: Final = 1.0
 """When the store could not write."""
+LOOK_WITHIN_S: Final = 3.0
+MAX_LOOKS: Final = 100
+"""For nodes that others claim to be, side by side. Whoever makes more of them waits longer, and nobody else does."""
 SAY_EVERY_S: Final = 10.0
 """How often one kind of refusal is logged; all are counted."""
 MAKE_ROOM: Final = 100
@@ -68,13 +73,14 @@ class Registrations:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[NodeId, _Waiting] = {}  # the last one of each node
         self._writing: asyncio.Task[None] | None = None
+        self._rivals: set[NodeId] = set()  # of the group that is being written
         self.acks = Acknowledger(broker, catalogue)
         self._said = Pacer[Reason](SAY_EVERY_S)
         self.refused: Counter[Reason] = Counter()
         self.taken = 0
 
     def on_delivery(self, delivery: Delivery) -> None:
-        claim = read_claim(delivery.message)
+        claim = read_claim(as_said(delivery.message))
         if isinstance(claim, Refused):
             self._refuse(claim)
             delivery.settle()
@@ -146,11 +152,12 @@ class Registrations:
 
     async def _write_group(self, group: dict[NodeId, _Waiting]) -> None:
         rows: list[NodeRow] = []
+        await self._put_off_unknowable(group)
         room = await self._room_for(group)
         for node_id, waiting in list(group.items()):
             if self._is_known(waiting.claim):
                 continue  # the group before had the same
-            row = await self._row(waiting, has_room=room > 0)
+            row = self._row(waiting, has_room=room > 0)
             if row is not None and node_id not in self._catalogue.rows:
                 room -= 1
             if row is not None:
@@ -179,7 +186,7 @@ class Registrations:
 
     # --- What to write -------------------------------------------------------------------------------------
 
-    async def _row(self, waiting: _Waiting, *, has_room: bool) -> NodeRow | None:
+    def _row(self, waiting: _Waiting, *, has_room: bool) -> NodeRow | None:
         """None: it is refused, or changes nothing."""
         claim = waiting.claim
         known = self._catalogue.rows.get(claim.node_id)
@@ -188,14 +195,16 @@ class Registrations:
         if known is None and not has_room:
             self._refuse(Refused(Reason.TOO_MANY, "see the setting max_nodes", claim.node_id))
             return None
-        if not await self._may_have(known, claim):
+        if claim.node_id in self._rivals:
             self._refuse(
                 Refused(Reason.RIVAL, "another node lives under this id; give it one of its own", claim.node_id)
             )
             self.acks.deny(claim, reply_to=waiting.delivery.message.reply_to)
             return None
         now_ms = self._catalogue.now_ms()
-        token = known.token if known and known.token else secrets.token_hex(16)
+        # Of another instance it is another one's: whoever has it may give the node work.
+        is_same = known is not None and known.instance == claim.instance
+        token = known.token if known and known.token and is_same else secrets.token_hex(16)
         is_new = known is None or known.fingerprint != claim.fingerprint
         registered_ms = now_ms if known is None or is_new else known.registered_ms
         proof = known.proof if known is not None and _is_the_same(known, claim) else Proof.UNPROVEN
@@ -217,13 +226,37 @@ class Registrations:
             await self._follower.drop([rows[node_id] for node_id in first if node_id not in group])
         return limit - len(rows)
 
-    async def _may_have(self, known: NodeRow | None, claim: NodeRow) -> bool:
+    async def _put_off_unknowable(self, group: dict[NodeId, _Waiting]) -> None:
+        """Whoever seems to have another's id is looked for, all of them side by side: an address may be slow to answer.
+        Where that cannot be done now, their claims alone come again later."""
+        self._rivals.clear()
+        doubtful = [waiting.claim for waiting in group.values() if self._is_doubtful(waiting.claim)]
+        looked_for, others = doubtful[:MAX_LOOKS], doubtful[MAX_LOOKS:]
+        found = await asyncio.gather(*map(self._look, looked_for))
+        unknowable = [claim for claim, look in zip(looked_for, found, strict=True) if isinstance(look, Exception)]
+        for claim in (*unknowable, *others):
+            self._loop.call_later(REPEAT_AFTER_S, self._take, group.pop(claim.node_id))
+        for claim, look in zip(looked_for, found, strict=True):
+            known = self._catalogue.rows.get(claim.node_id)
+            if known is not None and not isinstance(look, Exception) and not may_have(known, claim, look):
+                self._rivals.add(claim.node_id)
+
+    async def _look(self, claim: NodeRow) -> int | CanoaError | TimeoutError | None:
+        try:
+            async with asyncio.timeout(LOOK_WITHIN_S):
+                return await self._reaching.listeners(claim.node_id)
+        except (CanoaError, TimeoutError) as exc:
+            log.warning("registration_waits", node_id=claim.node_id, reason=str(exc) or "nobody could be asked in time")
+            return exc
+
+    def _is_doubtful(self, claim: NodeRow) -> bool:
+        known = self._catalogue.rows.get(claim.node_id)
         signs, now_s = self._catalogue.signs, self._catalogue.clock.monotonic_s()
         ages = Ages(signs.age_s(claim.node_id, now_s), signs.registered_s_ago(claim.node_id, now_s))
         silence_s = self._catalogue.settings.silence_s
-        if known is None or not is_doubtful(known, claim, ages=ages, silence_s=silence_s):
-            return True
-        return may_have(known, claim, await self._reaching.listeners(claim.node_id))
+        if known is None or not claim.actions or self._is_known(claim):
+            return False
+        return is_doubtful(known, claim, ages=ages, silence_s=silence_s)
 
     # --- Answering ------------------------------------------------------------------------------------------
 
@@ -231,7 +264,8 @@ class Registrations:
         node_id = waiting.claim.node_id
         waiting.delivery.settle()
         self._catalogue.heard(node_id, is_registration=True)
-        self.acks.acknowledge(waiting.claim, reply_to=waiting.delivery.message.reply_to)
+        if sapparchi.BY_HTTP not in waiting.delivery.message.headers:  # it has its answer by the way it came
+            self.acks.acknowledge(waiting.claim, reply_to=waiting.delivery.message.reply_to)
 
     def _refuse(self, refused: Refused) -> None:
         self.refused[refused.reason] += 1

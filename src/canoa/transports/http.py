@@ -38,6 +38,7 @@ AT_ONCE: Final = 16
 AT_ONCE_BUNDLED: Final = 2
 MAX_CONNECTIONS: Final = 500
 
+_LOOK: Final = aiohttp.ClientTimeout(total=CONNECT_WITHIN_S)
 _BUSY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _ABSENT: Final = frozenset({401, 403, 404, 405, 410, 421, 501})
 """It is another one's address by now, or nobody's."""
@@ -96,7 +97,8 @@ class HttpTransport:
     async def listeners(self, node: NodeRow) -> int | None:
         """One where its page answers, whatever it says."""
         try:
-            async with self._client().get(node.endpoint.rstrip("/") + HEALTH_PATH, allow_redirects=False):
+            page = node.endpoint.rstrip("/") + HEALTH_PATH
+            async with self._client().get(page, allow_redirects=False, timeout=_LOOK):
                 return 1
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return 0

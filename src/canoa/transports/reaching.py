@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from canoa.errors import Unroutable, WrongUse
+from canoa.errors import CanoaError, Unroutable, WrongUse
 from canoa.logs import get_logger
 from canoa.store.routed_port import NodeRow
 from canoa.transports.compressing import PLAIN, Compressing
@@ -85,15 +85,21 @@ class Reaching:
             self._try(node, messages, on_sent, ways)
 
     async def listeners(self, node_id: NodeId) -> int | None:
-        """How many take what is sent to it, by the first way where there is anybody; else as the preferred one says."""
+        """How many take what is sent to it, by the first way where there is anybody; else as the first says that can
+        say something. Raises what is wrong with it where none can."""
         node = self._row(node_id) or _stranger(node_id)
-        preferred: int | None = None
-        for place, way in enumerate(self.ways(node)):
-            count = await self._by_way[way].listeners(node)
-            if count:
-                return count
-            preferred = count if place == 0 else preferred
-        return preferred
+        found: list[int | None] = []
+        trouble: CanoaError | None = None
+        for way in self.ways(node):
+            try:
+                found.append(await self._by_way[way].listeners(node))
+            except CanoaError as exc:
+                trouble = exc
+            if found and found[-1]:
+                return found[-1]
+        if trouble is not None and not found:
+            raise trouble
+        return found[0] if found else None
 
     def forget(self, node_id: NodeId) -> None:
         self._closed.forget(node_id)

@@ -10,6 +10,8 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
+import msgspec
+
 from canoa.broker.port import Message
 from canoa.wire import trace
 
@@ -30,6 +32,8 @@ CONTENT_TYPE: Final = "content-type"
 CONTENT_ENCODING: Final = "content-encoding"
 
 MAX_FIELDS: Final = 100
+MAX_FIELD_CHARS: Final = 60_000
+"""Of one, as it travels: MQTT has room for 65,535. A longer one, such as a traceback of many signs, stays away."""
 _INTEGER: Final = re.compile(r"-?\d{1,18}")
 _DECIMAL: Final = re.compile(r"-?\d{1,15}\.\d{1,6}")
 _SAFE: Final = " !#$&'()*+,-./:;<=>?@[]^_`{|}~"
@@ -39,7 +43,7 @@ def spelt(message: Message) -> list[tuple[str, str]]:
     """Its headers and properties as fields. What has no text of its own (tables, bytes) is left out."""
     fields = [(name, _spelt(name, value)) for name, value in message.headers.items() if _travels(name)]
     fields += [(name, _text(value)) for name, of in _PROPERTIES.items() if (value := getattr(message, of)) is not None]
-    return [(name, value) for name, value in fields if value is not None]
+    return [(name, value) for name, value in fields if value is not None and len(value) <= MAX_FIELD_CHARS]
 
 
 def http_headers(message: Message) -> dict[str, str]:
@@ -66,6 +70,17 @@ def read(body: bytes, fields: Iterable[tuple[str, str]]) -> Message:
         reply_to=told.get("reply_to"),
         type=told.get("type"),
     )
+
+
+def unspelt(message: Message) -> Message:
+    """What a client of MQTT 5 published through a broker that makes headers of its user properties: texts, as spelt."""
+    headers: dict[str, HeaderValue] = {}
+    for name, value in message.headers.items():
+        headers[name] = _read(name, value) if isinstance(value, str) and _travels(name) else value
+    encoding = headers.pop(CONTENT_ENCODING, None)
+    if isinstance(encoding, str) and message.content_encoding is None:
+        return msgspec.structs.replace(message, headers=headers, content_encoding=encoding)
+    return msgspec.structs.replace(message, headers=headers)
 
 
 def _travels(name: str) -> bool:

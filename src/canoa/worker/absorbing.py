@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from canoa.wire import sapparchi
+from canoa.wire import sapparchi, task
 
 if TYPE_CHECKING:
     from canoa.broker.port import Delivery, Message
@@ -29,8 +29,11 @@ class Asked:
         self.request = request
         self.delivery = delivery
         self.id = request.request_id
-        is_ours = delivery.message.headers.get(sapparchi.OWNER) == sapparchi.MANAGER
+        headers = delivery.message.headers
+        is_ours = headers.get(sapparchi.OWNER) == sapparchi.MANAGER
         self.attempt = self.id.rpartition(".")[0] if is_ours else ""
+        if self.attempt and task.IDEMPOTENCY_KEY in headers:  # what it did was undone: it is to be done once more
+            self.attempt += f"#{headers[task.IDEMPOTENCY_KEY]!r}"
 
 
 class InHand:

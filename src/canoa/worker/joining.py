@@ -150,9 +150,13 @@ class Joined:
         """Say so, if anybody can hear it."""
         await asyncio.gather(self.node.leave(), *(uplink.leave() for uplink in self._uplinks))
 
-    async def aclose(self) -> None:
+    async def close_uplinks(self) -> None:
+        """Also those that were never started: their places are free then."""
         for uplink in self._uplinks:
             await uplink.aclose()
+
+    async def aclose(self) -> None:
+        await self.close_uplinks()
         await self.node.aclose()
 
     async def tune(self) -> None:

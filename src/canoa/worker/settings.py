@@ -69,6 +69,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         check_labels(self.labels)
         if self.link_budget:
             parse_budget("link_budget", self.link_budget)
+        if self.http and self.mqtt:
+            raise SettingError("a worker joins by MQTT or over HTTP, besides a broker or without one; give one of them")
         if self.http and not self.managers:
             raise SettingError(f"http={self.http!r:.80} without a manager's address; give manager_url, too")
         if len(self.site) > MAX_SITE_CHARS or not self.site.isprintable():

@@ -18,7 +18,7 @@ from canoa import telemetry
 from canoa.action import Runs
 from canoa.broker import topology
 from canoa.broker.port import Declaration, Delivery
-from canoa.errors import CanoaError, WrongUse
+from canoa.errors import CanoaError, SettingError, WrongUse
 from canoa.execution import limits
 from canoa.execution.prefetch import prefetch_for, prefetch_under_rate
 from canoa.logs import get_logger
@@ -97,6 +97,10 @@ class Worker:
         self._main: Lane[Job] = Lane("main", settings.concurrency, self._run)
         self._cpu: Lane[Job] = Lane("cpu", processes, self._run)
         self._offers = [self._offer(action) for action in app.actions.values()]
+        if settings.mqtt and not app.settings.is_memory:
+            raise SettingError(
+                "a worker joins by its broker or by MQTT: leave `mqtt` out, or give it --broker memory://"
+            )
         self._address = http_address(settings) if settings.join and settings.http else None
         self._joined = self._new_joined() if settings.join else None
         self._cancels: Consumer | None = None
@@ -179,6 +183,8 @@ class Worker:
                 await self._joined.start(self._on_routed)
         except BaseException:
             await self._limits.aclose()
+            if self._joined is not None:
+                await self._joined.close_uplinks()
             await self._broker.aclose()
             if self._joined is not None:
                 await self._joined.close_outbox()

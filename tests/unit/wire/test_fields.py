@@ -54,3 +54,23 @@ def test_what_is_not_ours_stays_out() -> None:
     message = Message(body=b"", headers={"nodeId": "gw-7", "x-death": "3", "canoa-owner": "manager"})
 
     assert fields.spelt(message) == [("canoa-owner", '"manager"')]
+
+
+def test_a_field_that_is_too_long_for_mqtt_stays_away_and_the_others_travel() -> None:
+    message = Message(body=b"", headers={"canoa-traceback": "语" * 8_000, "canoa-status": "failed"})
+
+    assert fields.spelt(message) == [("canoa-status", '"failed"')]
+
+
+def test_what_a_broker_made_headers_of_reads_as_it_was_meant() -> None:
+    spelt: dict[str, HeaderValue] = {
+        "canoa-status": '"ok"',
+        "canoa-canary": "?1",
+        "x-mqtt-publish-qos": 1,
+        "content-encoding": "gzip",
+    }
+
+    read = fields.unspelt(Message(body=b"", headers=spelt))
+
+    assert read.headers == {"canoa-status": "ok", "canoa-canary": True, "x-mqtt-publish-qos": 1}
+    assert read.content_encoding == "gzip"

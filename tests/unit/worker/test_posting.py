@@ -88,3 +88,35 @@ async def test_answers_to_what_came_alone_go_alone() -> None:
             posts.answer(Message(body=b"%d" % number), outcomes.append, together=False)
 
         assert {(await manager.next()).body for _ in range(5)} == {b"%d" % number for number in range(5)}
+
+
+class Refusing:
+    """A door that lets nobody in, or a manager that cannot read the answer."""
+
+    def __init__(self, status: int, kind: str) -> None:
+        self._status, self._kind = status, kind
+
+    async def take(self, request: web.Request) -> web.Response:
+        await request.read()
+        return web.json_response({"error": {"type": self._kind, "message": "no"}}, status=self._status)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "is_heard"),
+    [(400, "Undecodable", True), (413, "PayloadTooLarge", True), (400, "WrongHost", False), (502, "", False)],
+)
+async def test_an_answer_counts_as_told_only_where_a_manager_read_it(status: int, kind: str, is_heard: bool) -> None:
+    app = web.Application()
+    app.router.add_post(RESULTS, Refusing(status, kind).take)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, LOOPBACK, 0).start()
+    posts = ManagerPosts([f"http://{LOOPBACK}:{runner.addresses[0][1]}"], node_id="gw-7")
+    told: asyncio.Future[PublishOutcome] = asyncio.get_running_loop().create_future()
+
+    posts.answer(Message(body=b"{}"), told.set_result, together=False)
+
+    outcome = await asyncio.wait_for(told, WITHIN_S)
+    assert (outcome is None) == is_heard
+    await posts.aclose()
+    await runner.cleanup()

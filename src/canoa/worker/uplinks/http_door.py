@@ -59,6 +59,7 @@ class HttpDoor:
 
     async def aclose(self) -> None:
         await self._runner.cleanup()
+        self._listener.close()
 
     async def _on_message(self, request: web.Request) -> web.Response:
         if self._is_closed:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canoa.broker import topology
 from canoa.broker.mqtt_client import MqttClient
-from canoa.errors import CanoaError, Undecodable
+from canoa.errors import Undecodable
 from canoa.logs import get_logger
 from canoa.wire import sapparchi
 from canoa.wire.bundle import is_bundle, packed
@@ -113,11 +113,11 @@ class MqttUplink:
     async def leave(self) -> None:
         self._is_leaving = True
         self._set_timer(None)
-        said: asyncio.Future[PublishOutcome] = self._loop.create_future()
-        self._client.post(_REGISTER, self._said(is_leaving=True), said.set_result)
-        with suppress(CanoaError, TimeoutError):
+        is_said = asyncio.Event()
+        self._client.post(_REGISTER, self._said(is_leaving=True), lambda _: is_said.set())
+        with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_WITHIN_S):
-                await said
+                await is_said.wait()
 
     async def aclose(self) -> None:
         if self._running is not None:

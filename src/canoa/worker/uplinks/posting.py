@@ -34,6 +34,17 @@ AT_ONCE: Final = 16
 written, which takes it some 25 ms: with few of them, one call after another would wait for that."""
 
 
+_ABOUT_IT: Final = frozenset({"Undecodable", "PayloadTooLarge", "WrongUse"})
+
+
+class _Told(msgspec.Struct, frozen=True):
+    type: str = ""
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    error: _Told = _Told()
+
+
 class _Item(NamedTuple):
     message: Message
     on_outcome: Callable[[PublishOutcome], None]
@@ -145,6 +156,15 @@ class ManagerPosts:
         words = said.decode(errors="replace")[:300]
         if status == 409:
             raise NodeIdTaken(self._node_id)
-        if status in (400, 413, 415, 422):
+        if _is_about_it(said):
             raise WrongUse(f"{url} refused it (status {status}): {words}")
         raise BrokerUnreachable(f"{url} cannot take it now (status {status}): {words}")
+
+
+def _is_about_it(said: bytes) -> bool:
+    """A manager read it, and would say the same of it again. Anything else (a name that is not allowed there, a proxy)
+    says nothing about what was sent."""
+    try:
+        return msgspec.json.decode(said, type=_Refusal).error.type in _ABOUT_IT
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
