@@ -7,7 +7,7 @@ shift
 broker=("$@")
 
 say() { # until the broker has it: it may be away for a moment
-    until mosquitto_pub "${broker[@]}" -q 1 -t "$1" -m "$2" 2>/dev/null; do sleep 1; done
+    until mosquitto_pub "${broker[@]}" -q 1 -t "$1" -m "$2"; do sleep 1; done
 }
 
 register() {
@@ -24,9 +24,13 @@ answer() { # messageData is JSON inside JSON: the first number after "number" is
 
 trap 'kill 0' EXIT # with all it started
 
-# A session of its own (-i, -c): what comes while the node is away waits for it.
-mosquitto_sub "${broker[@]}" -i "$node" -c -q 1 -F '%t %p' \
-    -t "sapparchi/node/$node/in" -t sapparchi/manager/available -t sapparchi.manager.available |
+# A session of its own (-i, -c): what comes while the node is away waits for it. Again, should the broker not be there.
+listen() {
+    until mosquitto_sub "${broker[@]}" -i "$node" -c -q 1 -F '%t %p' \
+        -t "sapparchi/node/$node/in" -t sapparchi/manager/available -t sapparchi.manager.available; do sleep 1; done
+}
+
+listen |
     while read -r topic body; do
         case $topic in
         *in) answer "$body" ;;

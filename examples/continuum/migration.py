@@ -60,7 +60,9 @@ def _edge(folder: Path) -> Iterator[None]:
     place = ["--layer", EDGE.layer.value, "--site", EDGE.site, "--node-id", EDGE.name]
     command = [CANOA, "worker", f"examples.continuum.{EDGE.module}:app", "--broker", "memory://", *place]
     with (folder / "edge.log").open("ab") as log:
-        process = subprocess.Popen([*command, "--mqtt", os.environ["CANOA_MQTT"]], stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [*command, "--mqtt", os.environ["CANOA_MQTT"], "--outbox", "none"], stdout=log, stderr=log
+        )
     try:
         yield
     finally:

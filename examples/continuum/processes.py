@@ -26,7 +26,7 @@ def story(broker: str) -> str:
     with tempfile.TemporaryDirectory() as folder, sensor() as url, ExitStack() as stack:
         log = Path(folder) / "manager.log"
         store = f"sqlite:///{folder}/canoa.db"
-        stack.enter_context(_running(log, "manager", "--broker", broker, "--store", store))
+        stack.enter_context(_running(log, "manager", "--broker", broker, "--store", store, "--port", "0"))
         _wait_said(log, "manager_ready")
         for node in NODES:
             log = Path(folder) / f"{node.name}.log"

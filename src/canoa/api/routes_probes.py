@@ -51,6 +51,9 @@ class ManagerDown:
     reason: str
 
 
+MANAGER_HEADER = "Canoa-Manager"
+"""Which one answers: nodes that look now and then see that it was started anew."""
+
 _NOT_READY = {"model": Refusal, "description": "No message came back through the broker"}
 _METRICS = {"description": "Prometheus' text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
 
@@ -126,6 +129,7 @@ def add_manager_route(api: FastAPI, routed: RoutedDesk | None, readiness: Readin
         """Proven by a message through the broker, at most one a second."""
         trouble = "no manager runs here" if routed is None else routed.trouble
         reason = trouble or (await readiness.verdict()).reason
+        which = None if routed is None or routed.managing is None else {MANAGER_HEADER: routed.managing.id}
         if reason:
-            return answer(ManagerDown(status="DOWN", reason=reason), 503)
-        return answer(ManagerUp(status="UP"))
+            return answer(ManagerDown(status="DOWN", reason=reason), 503, headers=which)
+        return answer(ManagerUp(status="UP"), headers=which)

@@ -43,7 +43,7 @@ _RESULT: Final[dict[str, Any]] = {
 }
 _REGISTERED: Final = {
     "nodeId": "gw-7",
-    "endpoint": "http://192.0.2.7:8430",
+    "endpoint": "http://127.0.0.1:8430",
     "layer": "FOG",
     "type": "bare",
     "actions": ["urn:sapparchi:Action:shop.resize"],

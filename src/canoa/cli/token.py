@@ -58,7 +58,8 @@ def create(
         output.line(made.secret)
         until = f", until {shown_time(made.token.expires_at)}" if made.token.expires_at else ""
         output.say(f"this is the secret of {name} ({role}{until}); it is not shown again")
-        output.say("use it as CANOA_API_TOKEN, or in the header `Authorization: Bearer …`")
+        variable = "CANOA_NODE_TOKEN" if role is Role.NODE else "CANOA_API_TOKEN"
+        output.say(f"use it as {variable}, or in the header `Authorization: Bearer …`")
 
 
 @token_app.command("list")

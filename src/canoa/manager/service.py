@@ -64,13 +64,13 @@ class Manager:
     def __init__(
         self, broker: Broker, store: FullStore, *, events: Events, is_memory: bool, settings: ManagerSettings
     ) -> None:
-        self.id = new_client_id()
+        self._id = new_client_id()
         self.store = store
         self._broker = broker
         self._is_memory = is_memory
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self.nodes = Nodes(broker, store, manager_id=self.id, lose=self._lose, settings=settings.nodes)
+        self.nodes = Nodes(broker, store, manager_id=self._id, lose=self._lose, settings=settings.nodes)
         self._dispatch = Dispatch(
             broker,
             store,
@@ -79,7 +79,7 @@ class Manager:
             on_moved=self.nodes.on_moved,
             reaching=self.nodes.reaching,
             links=self.nodes.links,
-            owner=self.id,
+            owner=self._id,
             steps=settings.steps,
             limit_bytes=settings.limit_bytes,
             on_canary=self.nodes.canaries.heard_by_the_way,
@@ -112,7 +112,7 @@ class Manager:
 
         mqtt = MqttTransport(
             address,
-            manager_id=self.id,
+            manager_id=self._id,
             is_leading=lambda: self.nodes.heart.is_leading,
             on_registration=self.nodes.registrations.on_delivery,
             on_result=self._dispatch.answers.on_delivery,
@@ -198,6 +198,11 @@ class Manager:
         return True
 
     # --- For the desk ---------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """Another one with every start."""
+        return self._id
 
     @property
     def breaker_settings(self) -> BreakerSettings:

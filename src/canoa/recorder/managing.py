@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 class Managing(Protocol):
     @property
+    def id(self) -> str:
+        """Another one with every start."""
+
+    @property
     def store(self) -> RoutedStore: ...
 
     @property

@@ -11,6 +11,7 @@ from canoa.errors import SettingError
 from canoa.execution.link_budget import parse_budget
 from canoa.execution.placement import check_labels
 from canoa.vocabulary import Drop, Layer
+from canoa.worker.health_page import health_page
 from canoa.worker.outbox import OutboxLimits
 from canoa.worker.outbox_writer import OutboxWriter
 
@@ -69,6 +70,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         check_labels(self.labels)
         if self.link_budget:
             parse_budget("link_budget", self.link_budget)
+        for url in self.managers:
+            health_page(url)  # or what is wrong with it
         if self.http and self.mqtt:
             raise SettingError("a worker joins by MQTT or over HTTP, besides a broker or without one; give one of them")
         if self.http and not self.managers:

@@ -97,6 +97,10 @@ async def what_only_others_may_change(admin: httpx.AsyncClient, role: Role) -> d
     return found
 
 
+OF_THE_WIRE = ["register_node", "take_result"]
+"""The published wire takes more than anybody should send, and less than a schema can say: an id or an address."""
+
+
 async def configuration(admin: httpx.AsyncClient, role: Role) -> str:
     """What may be answered to a request that fits the document, by operation."""
     paths = (await admin.get("/openapi.json")).json()["paths"]
@@ -112,6 +116,7 @@ async def configuration(admin: httpx.AsyncClient, role: Role) -> str:
         [
             *(_answered(refused, ["401", "403"], ["401", "403"]) if refused else []),
             *_answered(lenient, ["2xx", "400", "401", "404", "422"], None),
+            *_answered(OF_THE_WIRE, ["2xx", "400", "409", "413", "503"], ["2xx", "400", "401", "409", "413", "503"]),
         ]
     )
 

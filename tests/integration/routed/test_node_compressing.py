@@ -13,6 +13,7 @@ from canoa.errors import SettingError
 from canoa.vocabulary import Layer
 from canoa.wire import sapparchi
 from canoa.wire.compression_policy import Compression, CompressionRule
+from canoa.wire.ids import new_task_id
 from canoa.wire.packing import packed
 from canoa.worker.settings import WorkerSettings
 
@@ -56,7 +57,11 @@ async def test_whoever_does_not_say_that_he_is_one_gets_every_answer_as_publishe
 async def test_what_comes_in_bundles_is_compressed_part_by_part(app: Canoa, manager: BareManager) -> None:
     echoing(app)
     rule = CompressionRule(Compression.GZIP, 300)
-    asked = [asking("shop.echo", {"text": text}, headers=OURS) for text in (TEXT, "x", TEXT)]
+    ids = [sapparchi.request_id(new_task_id(), 0, 1, 1) for _ in range(3)]  # three attempts, not one sent thrice
+    asked = [
+        asking("shop.echo", {"text": text}, headers=OURS, request_id=request_id)
+        for text, request_id in zip((TEXT, "x", TEXT), ids, strict=True)
+    ]
     async with app.worker_with(AT_THE_EDGE):
         await manager.send_together(*(packed(each, rule) for each in asked))
         answered = await manager.answers_together(3)

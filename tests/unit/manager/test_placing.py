@@ -121,7 +121,7 @@ def test_a_choice_says_why_it_moved() -> None:
     choice = choose(site)
 
     assert choice is not None
-    assert choice.why == "the only node that can, since EDGE has enough to do"
+    assert choice.why == "the only node that may have it now, since EDGE has enough to do"
 
 
 def test_when_there_is_room_at_the_edge_again_steps_move_back() -> None:

@@ -88,7 +88,7 @@ def test_a_choice_says_the_limits_of_its_node() -> None:
     choice = site.choose()
 
     assert choice is not None
-    assert (choice.timeout_s, choice.retries, choice.why) == (5.0, 1, "the only node that can")
+    assert (choice.timeout_s, choice.retries, choice.why) == (5.0, 1, "the only node that may have it now")
 
 
 def test_a_node_without_limits_has_those_of_the_publication(site: Site) -> None:

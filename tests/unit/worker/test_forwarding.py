@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.worker.test_outbox import answer
+from tests.unit.worker.test_outbox_bounds import answer
 from tests.unit.worker.test_outbox_writer import put, writing
 
 from canoa.errors import BrokerUnreachable, Unroutable, WrongUse

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from tests.unit.worker.test_outbox import answer
+from tests.unit.worker.test_outbox_bounds import answer
 
 from canoa.worker.outbox import Dropped, Entry, Kept, Outbox, OutboxLimits
 from canoa.worker.outbox_writer import OutboxWriter

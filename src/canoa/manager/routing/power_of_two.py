@@ -27,7 +27,7 @@ class PowerOfTwo:
     def choose(self, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
         pair = drawn(candidates, avoid, at_most=2, random=self._random)
         if len(pair) < 2:
-            return Chosen(pair[0], "the only node that can") if pair else None
+            return Chosen(pair[0], "the only node that may have it now") if pair else None
         first, second = pair
         first_ms, second_ms = self._cost_ms(first, asked), self._cost_ms(second, asked)
         if second_ms < first_ms or (second_ms == first_ms and self._random.random() < 0.5):

@@ -70,7 +70,7 @@ def _turn_why(after: int) -> str:
 
 @cache
 def _why(length: int) -> str:
-    return f"round robin over {length} nodes" if length > 1 else "the only node that can"
+    return f"round robin over {length} nodes" if length > 1 else "the only node that may have it now"
 
 
 _port: type[Strategy] = RoundRobin

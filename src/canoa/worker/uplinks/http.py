@@ -104,8 +104,11 @@ class HttpUplink:
         """Raises `NodeIdTaken`."""
         await self._feed(registration.Renewed())
         while True:
+            known = self._posts.manager_id
             is_up = await self._posts.is_up()
             await self._feed(registration.Polled(is_up))
+            if known and self._posts.manager_id != known:  # it was started anew between two looks, or is another one
+                await self._feed(registration.Renewed())
             if is_up and self._loop.time() >= self._forced_s + REGISTER_EVERY_S:
                 self._forced_s = self._loop.time()
                 await self._feed(registration.Heard(int(self._forced_s * 1000), is_forced=True))

@@ -24,6 +24,7 @@ log = get_logger(__name__)
 REGISTER: Final = "/sapparchi/nodes/register"
 RESULTS: Final = "/sapparchi/results"
 HEALTH: Final = "/actuator/health"
+MANAGER: Final = "Canoa-Manager"
 
 CONNECT_WITHIN_S: Final = 3.0
 ANSWER_WITHIN_S: Final = 20.0
@@ -61,6 +62,7 @@ class ManagerPosts:
         self._loop = asyncio.get_running_loop()
         timeout = aiohttp.ClientTimeout(total=ANSWER_WITHIN_S, sock_connect=CONNECT_WITHIN_S)
         self._session = aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar())
+        self.manager_id = ""  # of the one that answered last, if it says so
         self._waiting: deque[_Item] = deque()
         self._is_pumping = False  # at the end of this turn of the loop
         self._tasks: set[asyncio.Task[None]] = set()
@@ -69,7 +71,8 @@ class ManagerPosts:
         """Whether a manager answers at all: one whose broker is away still takes what comes here."""
         for _ in range(len(self._urls)):
             try:
-                async with self._session.get(self._urls[0] + HEALTH, allow_redirects=False):
+                async with self._session.get(self._urls[0] + HEALTH, allow_redirects=False) as page:
+                    self.manager_id = page.headers.get(MANAGER, "")
                     return True
             except (aiohttp.ClientError, TimeoutError):
                 self._urls.rotate(-1)
