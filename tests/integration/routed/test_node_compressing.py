@@ -36,7 +36,8 @@ async def test_a_large_answer_to_a_manager_of_ours_is_compressed(app: Canoa, man
     async with app.worker_with(AT_THE_EDGE):
         await manager.send("shop.echo", {"text": TEXT}, headers=OURS)
         large = await manager.answer()
-        await manager.send("shop.echo", {"text": "x"}, headers=OURS)
+        other_id = sapparchi.request_id(new_task_id(), 0, 1, 1)
+        await manager.send("shop.echo", {"text": "x"}, headers=OURS, request_id=other_id)
         small = await manager.answer()
 
     assert (large.value, large.encoding) == (TEXT, "zstd")
