@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from canoa.broker import topology
 from canoa.broker.port import Publication
 from canoa.errors import CanoaError, WrongUse
-from canoa.wire.bundle import packed
+from canoa.wire.bundle import MAX_PARTS, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class Requests:
-    """What is posted in one turn of the event loop goes together at its end, in order."""
+    """What is posted in one turn of the event loop goes together at its end, in order. A bundle that is full leaves at
+    once: a manager works on it while the next one is made."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -34,6 +35,8 @@ class Requests:
             self._loop.call_soon(self._post_all)
         self._posted.append((publication, on_outcome))
         self._are_for_later = self._are_for_later and later
+        if len(self._posted) >= MAX_PARTS:
+            self._post_all()
 
     def _post_all(self) -> None:
         posted, self._posted = self._posted, []

@@ -24,7 +24,7 @@ from canoa.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.store.routed_port import HOLD_OWED_MS
 from canoa.vocabulary import NodeId, TaskId
 from canoa.wire import sapparchi
-from canoa.wire.bundle import packed
+from canoa.wire.bundle import MAX_PARTS, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -71,7 +71,9 @@ class Sender:
         self._reaching = reaching
         self._loop = asyncio.get_running_loop()
         self._in_hand: dict[str, float] = {}  # until when it is tried, by the loop's clock
-        self._outgoing: list[Owed] = []
+        self._to_nodes: dict[NodeId, list[Owed]] = {}
+        self._replies: dict[str, list[Owed]] = {}  # by queue
+        self._others: list[Owed] = []
         self._is_gathering = False  # until the end of this turn of the loop
         self._held_back: deque[Callable[[], object]] = deque()
         self._is_stopped = False
@@ -84,7 +86,8 @@ class Sender:
 
     def send(self, owed: Iterable[Owed]) -> None:
         """The first of a turn of the loop at once, for a short way; what follows at its end, together: a group of moves
-        is told one by one, and owes much to few."""
+        is told one by one, and owes much to few. A bundle that is full does not wait for the end: a node works on it
+        while the next one is made."""
         until_s = self._loop.time() + KEEP_TRYING_S
         for each in owed:
             if each.key not in self._in_hand:
@@ -116,7 +119,7 @@ class Sender:
 
     async def stop(self) -> None:
         """A moment for what is on its way; what is not sent then, the next manager sends."""
-        self._post_outgoing()
+        self._end_turn()
         self._is_stopped = True
         if self._in_hand:
             with suppress(TimeoutError):
@@ -126,35 +129,52 @@ class Sender:
     # --- To the broker ------------------------------------------------------------------------------------
 
     def _send_soon(self, owed: Owed) -> None:
-        self._outgoing.append(owed)
+        together = self._gathered_with(owed.publication)
+        together.append(owed)
         if not self._is_gathering:
             self._is_gathering = True
             self._loop.call_soon(self._end_turn)
-            self._post_outgoing()
+            self._post_all()
+        elif len(together) == MAX_PARTS and together is not self._others:
+            self._post_bundles()
+
+    def _gathered_with(self, publication: Publication) -> list[Owed]:
+        if publication.exchange == topology.NODE_UNICAST:
+            return self._to_nodes.setdefault(_node_of(publication), [])
+        if _is_reply(publication):
+            return self._replies.setdefault(publication.key, [])
+        return self._others
 
     def _end_turn(self) -> None:
         self._is_gathering = False
-        self._post_outgoing()
+        self._post_all()
 
-    def _post_outgoing(self) -> None:
-        outgoing, self._outgoing = self._outgoing, []
-        by_node: dict[NodeId, list[Owed]] = {}
-        by_queue: dict[str, list[Owed]] = {}
-        now_s = self._loop.time()
-        for each in outgoing:
-            if self._is_stopped or now_s >= self._in_hand[each.key]:
-                self._drop([each])
-            elif each.publication.exchange == topology.NODE_UNICAST:
-                by_node.setdefault(_node_of(each.publication), []).append(each)
-            elif _is_reply(each.publication):
-                by_queue.setdefault(each.publication.key, []).append(each)
-            else:
-                self._post_alone(each)
-        for node_id, owed in by_node.items():
-            messages = [each.publication.message for each in owed]
-            self._reaching.post(node_id, messages, partial(self._on_sent, owed))
-        for queue, owed in by_queue.items():
-            self._post_together(queue, owed)
+    def _post_all(self) -> None:
+        """Final results last: the broker has more work with one of them than with a bundle, and whoever waits for what
+        is behind them is kept waiting."""
+        self._post_bundles()
+        others, self._others = self._others, []
+        for each in self._wanted(others):
+            self._post_alone(each)
+
+    def _post_bundles(self) -> None:
+        to_nodes, self._to_nodes = self._to_nodes, {}
+        replies, self._replies = self._replies, {}
+        for node_id, owed in to_nodes.items():
+            if wanted := self._wanted(owed):
+                messages = [each.publication.message for each in wanted]
+                self._reaching.post(node_id, messages, partial(self._on_sent, wanted))
+        for queue, owed in replies.items():
+            self._post_together(queue, self._wanted(owed))
+
+    def _wanted(self, owed: list[Owed]) -> list[Owed]:
+        """Those that are still tried for."""
+        now_s, in_hand = self._loop.time(), self._in_hand
+        if not self._is_stopped and all(now_s < in_hand[each.key] for each in owed):
+            return owed
+        wanted = [each for each in owed if not self._is_stopped and now_s < in_hand[each.key]]
+        self._drop([each for each in owed if each not in wanted])
+        return wanted
 
     def _post_together(self, queue: str, owed: list[Owed]) -> None:
         """To a session, which reads bundles."""

@@ -23,6 +23,10 @@ log = get_logger(__name__)
 GROUP: Final = 500
 """Changes in one transaction. More spares little, and lets the first ones wait for the last."""
 
+SOON: Final = 128
+"""Changes that a store which starts at once is not kept waiting for, in the middle of a turn of the loop: what follows
+from them may leave while the next ones are read."""
+
 TRIES: Final = 5
 """Of a change over which the store fails, alone, in a way that it does not know: from then on it is refused, since it
 would be brought again for ever."""
@@ -83,6 +87,8 @@ class Grouping(Generic[C, A]):
         elif not self._is_gathering:
             self._is_gathering = True
             self._loop.call_soon(self._end_turn)
+            self._give(self._start_with)
+        elif len(self._waiting) >= SOON:
             self._give(self._start_with)
 
     @property

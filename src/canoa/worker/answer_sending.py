@@ -22,7 +22,7 @@ from canoa.execution.outcome import Outcome
 from canoa.logs import get_logger
 from canoa.repeating import is_lasting
 from canoa.wire import packing, sapparchi
-from canoa.wire.bundle import packed
+from canoa.wire.bundle import MAX_PARTS, packed
 from canoa.worker.forwarding import Forwarder
 from canoa.worker.outbox import Dropped, Entry, Kept
 from canoa.worker.settling import REPEAT_AFTER_S
@@ -99,6 +99,8 @@ class AnswerSender:
         if not self._together:
             self._loop.call_soon(self._send_together)
         self._together.append(owed)
+        if len(self._together) >= MAX_PARTS:
+            self._send_together()
 
     def _send_together(self) -> None:
         """Who sends bundles reads bundles: answers to what came in them go in them."""

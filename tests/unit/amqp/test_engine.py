@@ -10,7 +10,7 @@ from tests.unit.amqp.client import Answer, Client, ask, opened
 from tests.unit.amqp.test_streams import delivery, returned
 
 from canoa.broker.amqp import content, methods
-from canoa.broker.amqp.engine import CAPABILITIES
+from canoa.broker.amqp.engine import CAPABILITIES, LARGE_BYTES
 from canoa.broker.amqp.errors import ClosedByBroker, ClosedByUs, LinkLost, SetupMismatch
 from canoa.broker.amqp.methods import encode, frame
 from canoa.broker.port import Message, Publication, Settlement
@@ -113,6 +113,17 @@ def test_what_says_tls_instead_of_amqp_is_recognised(said: bytes, is_tls: bool) 
     client.connection.receive(said)
 
     assert client.connection.has_met_tls is is_tls
+
+
+def test_the_writer_is_woken_again_for_what_is_large() -> None:
+    client, channel = with_channel()
+    client.wakes.clear()
+    large = Publication(message=Message(body=b"x" * LARGE_BYTES), key="q", mandatory=False)
+
+    for each in (PUBLICATION, large, PUBLICATION, large):
+        channel.publish(each)
+
+    assert client.wakes == [True, True, True]
 
 
 def test_the_writer_is_woken_once_for_many_frames() -> None:

@@ -86,6 +86,18 @@ async def test_a_request_of_the_next_turn_is_not_waited_for() -> None:
     assert [bundle.is_bundle(each) for each in link.posted] == [False, False]
 
 
+async def test_a_full_bundle_leaves_while_the_turn_goes_on() -> None:
+    link = Link(None, None)
+    requests = Requests(cast("Broker", link))
+    for number in range(bundle.MAX_PARTS + 1):
+        requests.post(request(str(number)), lambda _: None)
+
+    assert [len(bundle.parts(each)) for each in link.posted] == [bundle.MAX_PARTS]
+
+    await asyncio.sleep(0)
+    assert [each.message_id for each in link.posted[1:]] == [str(bundle.MAX_PARTS)]
+
+
 @pytest.mark.parametrize("outcome", [Unroutable("no queue"), DeliveryUnknown("cut"), BrokerUnreachable("no link")])
 async def test_each_hears_what_became_of_its_bundle(outcome: PublishOutcome) -> None:
     assert await posted(Link(outcome), *"abc") == dict.fromkeys("abc", outcome)

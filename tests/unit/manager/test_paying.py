@@ -301,9 +301,32 @@ async def test_final_results_are_published_one_by_one(sender: Sender, post: Post
 async def test_replies_go_together_to_sessions_and_one_by_one_to_others(sender: Sender, post: Post) -> None:
     await followed(sender, post, reply(0), reply(1), reply(2, "of.another.make"), reply(3, "of.another.make"))
 
-    alone, together = post.publications[:2], post.publications[2]
+    together, *alone = post.publications
     assert [(each.key, each.message.body) for each in alone] == [("of.another.make", b"2"), ("of.another.make", b"3")]
     assert (together.key, together.mandatory, bodies(together)) == ("canoa.reply.1", False, [b"0", b"1"])
+
+
+async def test_a_full_bundle_leaves_while_the_turn_goes_on(sender: Sender, post: Post) -> None:
+    sender.send([step(number) for number in range(bundle.MAX_PARTS + 2)])
+
+    first, full = post.publications
+    assert first.message.body == b"0"
+    assert bodies(full) == [b"%d" % number for number in range(1, bundle.MAX_PARTS + 1)]
+
+    await asyncio.sleep(0)
+    assert [each.message.body for each in post.publications[2:]] == [b"%d" % (bundle.MAX_PARTS + 1)]
+
+
+async def test_final_results_leave_behind_what_somebody_waits_for(sender: Sender, post: Post) -> None:
+    await followed(sender, post, final(0), reply(0), final(1), reply(1), step(2))
+
+    assert [each.exchange for each in post.publications] == [
+        topology.NODE_UNICAST,
+        "",
+        topology.AMQ_TOPIC,
+        topology.AMQ_TOPIC,
+    ]
+    assert bodies(post.publications[1]) == [b"0", b"1"]
 
 
 async def test_all_steps_of_a_bundle_for_a_node_without_a_queue_are_lost_to_it(

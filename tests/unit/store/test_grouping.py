@@ -9,7 +9,7 @@ import pytest
 
 from canoa.broker.port import Message
 from canoa.errors import StoreUnreachable, WrongUse
-from canoa.store.grouping import GROUP, Grouping, GroupWriter
+from canoa.store.grouping import GROUP, SOON, Grouping, GroupWriter
 from canoa.store.opening import new_store
 from canoa.store.port import Accept, Accepted, NewTask
 from canoa.vocabulary import ActionName, TaskId
@@ -114,6 +114,18 @@ async def test_the_first_of_a_turn_starts_at_once_and_those_that_follow_together
         on_end([each.upper() for each in group])
     assert heard == ["A", "B", "C", "D"]
     await asyncio.wait_for(grouping.aclose(), 5)
+
+
+async def test_many_of_a_turn_do_not_wait_for_its_end() -> None:
+    eager = Eager()
+    grouping: Grouping[str, str] = Grouping(eager, start=eager.start)
+
+    for number in range(2 * SOON):
+        grouping.post(str(number), lambda _: None)
+
+    assert [len(group) for group in eager.groups] == [1, SOON]
+    await asyncio.sleep(0)
+    assert [len(group) for group in eager.groups] == [1, SOON, SOON - 1]
 
 
 async def test_closing_waits_for_what_was_started() -> None:

@@ -31,6 +31,8 @@ _END: Final = methods.FRAME_END
 FRAME_MAX: Final = 131072
 CHANNEL_MAX: Final = 2047
 MIN_FRAME_MAX: Final = 4096
+LARGE_BYTES: Final = 16 * 1024
+"""Of one message's frames: so many gain nothing by waiting for others to be written with."""
 TLS_ALERT: Final = b"\x15\x03"
 
 CAPABILITIES: Final[dict[str, Any]] = {
@@ -98,7 +100,7 @@ class Connection:
         if self.is_over:
             return
         self.outgoing.append(data)
-        if not self._is_woken:
+        if not self._is_woken or len(data) >= LARGE_BYTES:
             self._is_woken = True
             self._wake(True)
 
