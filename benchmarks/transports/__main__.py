@@ -16,7 +16,7 @@ from benchmarks.manager.talking import described
 from benchmarks.record import Record, chosen
 from benchmarks.rows import BOUND, OURS
 from benchmarks.transports import crowd, learning, plan, talking
-from benchmarks.transports.contestants import BARE
+from benchmarks.transports.contestants import BARE, MEASURE
 from canoa.testing.ports import LOOPBACK, free_port
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ def bound(record: Record) -> None:
     """Beside each rate, what it has to reach: a share of the bare one in the same rounds."""
     for metric, way in plan.RATES.items():
         of_metric = record.figures.get(metric, {})
-        if f"bare {way}" in of_metric:
-            of_metric[BOUND] = [plan.SHARE * each for each in of_metric[f"bare {way}"]]
+        if MEASURE[way] in of_metric:
+            of_metric[BOUND] = [plan.SHARE * each for each in of_metric[MEASURE[way]]]
 
 
 def main() -> None:
