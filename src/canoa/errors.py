@@ -189,6 +189,14 @@ class UnknownNode(WrongUse):
         self.node_id = node_id
 
 
+class EndpointRefused(WrongUse):
+    """A node has no other way than an endpoint that managers do not call. It was not accepted."""
+
+    def __init__(self, endpoint: str, why: str) -> None:
+        super().__init__(f"endpoint {endpoint!r:.250} is not called: {why}")
+        self.endpoint = endpoint
+
+
 class NotRouted(WrongUse):
     """The task has no steps: the pool ran it, and no manager."""
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from canoa.errors import SettingError
-from canoa.execution import link_budget
+from canoa.execution import endpoints, link_budget
+from canoa.execution.endpoints import Allowed, parse_endpoints
 from canoa.execution.link_budget import LinkBudget, parse_budget
 from canoa.vocabulary import Drop, Layer, Routing
 from canoa.wire import compression_policy
@@ -57,6 +58,7 @@ Url = Annotated[str, msgspec.Meta(extra={"shown": without_password})]
 Secret = Annotated[str, msgspec.Meta(extra={"shown": _hidden})]
 Rule = Annotated[str, msgspec.Meta(pattern=f"^{compression_policy.RULE}$")]
 Budget = Annotated[str, msgspec.Meta(pattern=f"^({link_budget.BUDGET})?$")]
+Endpoints = Annotated[str, msgspec.Meta(pattern=f"^{endpoints.ENTRIES}$")]
 Count = Annotated[int, msgspec.Meta(gt=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e12)]  # not for ever: infinity is no time
 
@@ -82,6 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     api: Url = "http://127.0.0.1:8420"  # where commands find the API when the broker is the memory broker
     api_token: Secret = ""  # what they show there
+    node_endpoints: Endpoints = endpoints.DEFAULT  # where managers may call nodes over HTTP; see `endpoints.py`
     node_tokens: bool = False  # whether nodes that join over HTTP must show a token; true shuts out those as published
 
     layer: Layer = Layer.CLOUD  # where this program stands: which rule it compresses by
@@ -143,6 +146,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             Layer.CLOUD: self.link_budget_cloud,
         }
         return {layer: parse_budget(f"link_budget_{layer.value.lower()}", text) for layer, text in said.items() if text}
+
+    def allowed_endpoints(self) -> Allowed:
+        return parse_endpoints("node_endpoints", self.node_endpoints)
 
     @property
     def is_memory(self) -> bool:

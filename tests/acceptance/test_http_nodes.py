@@ -25,16 +25,17 @@ PORT = "0"
 class House:
     """A `canoa up` without a broker, and whoever joins it over HTTP."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: Shell, **settings: str) -> None:
         self.shell = shell
+        shell.env |= settings
         self.up = shell.start(str(CANOA), "up", DEPOT, "--port", PORT)
         self.up.wait_logged("Ctrl-C")
         self.url = (shell.folder / ".canoa" / "address").read_text().strip()
 
-    def worker(self, name: str) -> Process:
+    def worker(self, name: str, *options: str, says: str = "node_registered") -> Process:
         command = [str(CANOA), "worker", APP, "--json", "--node-id", name, "--manager", self.url, "--drain", "2"]
-        worker = self.shell.start(*command)
-        worker.wait_logged("node_registered")
+        worker = self.shell.start(*command, *options)
+        worker.wait_logged(says)
         return worker
 
     def restart(self) -> None:
@@ -68,12 +69,17 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def shell(tmp_path: Path) -> Iterator[Shell]:
     shell = Shell(tmp_path, folder=tmp_path / "project")
     shell.folder.mkdir()
     shell.env |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "CANOA_API_TOKEN": TOKEN}
-    yield House(shell)
+    yield shell
     shell.close()
+
+
+@pytest.fixture
+def house(shell: Shell) -> House:
+    return House(shell)
 
 
 def test_a_worker_in_a_second_process_joins_over_http_where_there_is_no_broker(house: House) -> None:
@@ -157,6 +163,25 @@ def test_messages_without_the_nodes_token_are_not_run(house: House) -> None:
     )
 
     assert said.wait() == 40
+
+
+def test_a_worker_whose_address_managers_may_not_call_says_what_to_set_and_one_that_they_may_joins(
+    shell: Shell,
+) -> None:
+    house = House(shell, CANOA_NODE_ENDPOINTS="127.0.0.2")
+
+    refused = house.worker("here", "--http", "127.0.0.1:0", says="registration_not_taken")
+    house.worker("next-door", "--http", "127.0.0.2:0")
+
+    assert "is not among node_endpoints=127.0.0.2" in refused.said
+    assert house.result(house.submit("plant.double", number=3)) == 6
+    assert house.nodes().keys() & {"here", "next-door"} == {"next-door"}
+
+
+def test_a_manager_does_not_call_itself(house: House) -> None:
+    itself = house.worker("loop", "--endpoint", house.url, says="registration_not_taken")
+
+    assert "is where this manager itself listens" in itself.said
 
 
 @pytest.mark.rabbitmq

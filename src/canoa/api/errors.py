@@ -45,6 +45,7 @@ STATUS: Final[dict[type[errors.CanoaError], int]] = {
     WrongContentType: 415,
     errors.ArgumentsRefused: 422,
     errors.SettingError: 422,
+    errors.EndpointRefused: 422,
     errors.PlanRefused: 422,
     TypeMismatch: 422,
     Unencodable: 406,

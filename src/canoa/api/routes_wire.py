@@ -69,7 +69,7 @@ def add_routes(api: FastAPI, routed: RoutedDesk, *, limit_bytes: int) -> None:
         summary="A node says that it is there, and what it offers",
         response_model=NodeAccepted,
         response_description="Welcome; `actions` are those that were accepted",
-        responses=documented(408, 409, 413),
+        responses=documented(408, 409, 413, 422),
         openapi_extra=_takes(_REGISTRATION, _REGISTERED),
     )
     async def register_node(request: Request) -> Response:

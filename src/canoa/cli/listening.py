@@ -31,6 +31,11 @@ def listening_error(option: str, host: str, port: int, cause: OSError) -> CanoaE
     return SettingError(f"cannot listen at {host}, port {port}: {cause.strerror or cause}")
 
 
+def own_ports(listening: socket.socket, *places: tuple[str, int] | None) -> frozenset[int]:
+    """Where this program listens, or will."""
+    return frozenset({listening.getsockname()[1], *(place[1] for place in places if place is not None)})
+
+
 def shown_url(listening: socket.socket) -> str:
     """Where a browser on this machine finds it."""
     host, port = listening.getsockname()[:2]

@@ -10,7 +10,7 @@ import typer
 from canoa import settings as settings_module
 from canoa.app import Canoa
 from canoa.cli import folder, logs, output, serving
-from canoa.cli.listening import listener, parse_place, shown_url
+from canoa.cli.listening import listener, own_ports, parse_place, shown_url
 from canoa.cli.loading import needs_extra, require_real_broker
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.cli.up import AllowedHosts, ApiHost, StoreUrl
@@ -48,7 +48,14 @@ def manager(
         async with AsyncExitStack() as stack:
             listening = stack.enter_context(listener(host, port))
             hosted = await serving.entered(
-                lambda: hosting(app, settings.store or folder.default_store(), is_for_any_app=True), stack, stop
+                lambda: hosting(
+                    app,
+                    settings.store or folder.default_store(),
+                    is_for_any_app=True,
+                    own_ports=own_ports(listening, place),
+                ),
+                stack,
+                stop,
             )
             token = app.settings.api_token or folder.token()
             await stack.enter_async_context(

@@ -47,7 +47,7 @@ def row(node: NodeView, now: datetime) -> list[str]:
         clean(node.id),
         node.layer,
         clean(node.site) or "-",
-        node.protocol,
+        shown_ways(node),
         "-" if node.state == "left" else node.proof.replace("_", " "),
         shown_health(node),
         ago((now - node.seen_at).total_seconds()),
@@ -56,6 +56,11 @@ def row(node: NodeView, now: datetime) -> list[str]:
         f"{shown_bytes(node.sent_bytes)} / {shown_bytes(node.received_bytes)}",
         clean(", ".join(node.actions)) or "-",
     ]
+
+
+def shown_ways(node: NodeView) -> str:
+    """By which it is reached; why its endpoint is not called, `canoa nodes ID` says."""
+    return f"{node.protocol} (HTTP refused)".lstrip() if node.endpoint_refused else node.protocol
 
 
 def shown_health(node: NodeView) -> str:

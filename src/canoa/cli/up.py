@@ -9,7 +9,7 @@ import typer
 
 from canoa.cli import folder, logs, output, serving
 from canoa.cli.greeting import greet
-from canoa.cli.listening import listener, shown_url
+from canoa.cli.listening import listener, own_ports, shown_url
 from canoa.cli.loading import load_app, needs_extra
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.cli.worker import BrokerUrl, LayerName, NodeName, Site, Target
@@ -88,7 +88,9 @@ def up(
                 journal=str(folder.JOURNAL) if app.settings.is_memory else "",
             )
             worker = await stack.enter_async_context(serving.started(app, settings, stop, within_s=30.0))
-            hosted = await serving.entered(lambda: hosting(app, app.settings.store), stack, stop)
+            hosted = await serving.entered(
+                lambda: hosting(app, app.settings.store, own_ports=own_ports(listening)), stack, stop
+            )
             if settings.join:  # whoever routes work as soon as we are up shall find it known
                 await hosted.manager.wait_known(app.actions, within_s=JOINED_WITHIN_S)
             for plan in app.plans.values():

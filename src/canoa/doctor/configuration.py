@@ -36,7 +36,7 @@ def _summary(survey: Survey) -> str:
 
 
 def _refusals(settings: Settings) -> Iterator[str]:
-    checks: list[Callable[[Settings], object]] = [_broker, _tls, _store, _api]
+    checks: list[Callable[[Settings], object]] = [_broker, _tls, _store, _api, _endpoints]
     for check in checks:
         try:
             check(settings)
@@ -68,12 +68,29 @@ def _api(settings: Settings) -> None:
         raise SettingError(f"api {shown!r:.80} is no address of an API; write http://127.0.0.1:8420, or https://…")
 
 
+def _endpoints(settings: Settings) -> None:
+    settings.allowed_endpoints()
+
+
 def _doubts(settings: Settings) -> Iterator[Finding]:
     is_tls = settings.broker.startswith("amqps:")
     if is_tls and not settings.tls_verify:
         yield warning(CHECK, "the broker's certificate is not verified", "remove tls_verify, and set tls_ca")
     if not is_tls and (settings.tls_ca or settings.tls_cert):
         yield warning(CHECK, "certificates are named, and the broker's URL is without TLS", "write amqps:// in it")
+    if _calls_anybody(settings) and not settings.node_tokens:
+        yield warning(
+            CHECK,
+            "whoever can register a node can make managers call any address",
+            "write the networks of your nodes into node_endpoints, or set node_tokens",
+        )
+
+
+def _calls_anybody(settings: Settings) -> bool:
+    try:
+        return settings.allowed_endpoints().is_everything
+    except SettingError:  # a problem of its own
+        return False
 
 
 def _is_unknown(variable: str) -> bool:

@@ -15,6 +15,7 @@ from canoa.execution import health
 from canoa.execution.proof import OUT, Proof
 from canoa.manager.pools import WHOLE_NODE, Pools
 from canoa.manager.silence import Signs
+from canoa.vocabulary import HTTP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,7 +30,7 @@ class Presence(enum.StrEnum):
     """What keeps a node out of routing, besides its health."""
 
     SILENT = "SILENT"  # no sign of life for too long
-    UNREACHABLE = "UNREACHABLE"  # it has neither a queue nor an address
+    UNREACHABLE = "UNREACHABLE"  # it has neither a queue nor an address that may be called
     LEFT = "LEFT"  # it said so, or its queue has nobody who listens
     DEAF = "DEAF"  # as `execution/proof.py` has it, like the next
     CUT_OFF = "CUT_OFF"
@@ -40,7 +41,8 @@ _PROVEN_OUT: Final = {Proof.DEAF: Presence.DEAF, Proof.CUT_OFF: Presence.CUT_OFF
 
 
 class Catalogue:
-    """`on_taken` hears of nodes that are new or changed, `on_forgotten` of those that are known no more."""
+    """`on_taken` hears of nodes that are new or changed, `on_forgotten` of those that are known no more.
+    `endpoint_refusal`: why a node's endpoint is not called; empty: it may be, or it has none."""
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class Catalogue:
         *,
         on_taken: Callable[[NodeRow], None] = lambda _: None,
         on_forgotten: Callable[[NodeId], None] = lambda _: None,
+        endpoint_refusal: Callable[[NodeRow], str] = lambda _: "",
     ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
@@ -60,6 +63,7 @@ class Catalogue:
         self.left: dict[NodeId, None] = {}  # those without actions, the first to leave first
         self._on_taken = on_taken
         self._on_forgotten = on_forgotten
+        self.endpoint_refusal = endpoint_refusal
         self._learnt_s: dict[NodeId, float] = {}
         self._silent: frozenset[NodeId] = frozenset()
 
@@ -103,10 +107,13 @@ class Catalogue:
             self.known_actions |= offered(row)
 
     def _put_into_pools(self, row: NodeRow) -> None:
-        if row.protocol and row.proof not in OUT:
+        if self._has_way(row) and row.proof not in OUT:
             self.pools.put(row)
         else:  # nothing can be sent to it, or it would not hear it
             self.pools.remove(row.node_id)
+
+    def _has_way(self, row: NodeRow) -> bool:
+        return bool(row.protocol) and not (row.all_ways == (HTTP,) and self.endpoint_refusal(row))
 
     def _forget(self, node_id: NodeId) -> None:
         del self.rows[node_id], self._learnt_s[node_id]
@@ -167,7 +174,7 @@ class Catalogue:
         """A `Presence`, or else its `Health`."""
         if not row.actions:
             return Presence.LEFT
-        if not row.protocol:
+        if not self._has_way(row):
             return Presence.UNREACHABLE
         if row.proof in OUT:
             return _PROVEN_OUT[Proof(row.proof)]

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from canoa.errors import PayloadTooLarge, SettingError, Undecodable, WrongUse
+from canoa.execution.endpoints import Endpoint, read_endpoint
 from canoa.execution.link_budget import BUDGET
 from canoa.execution.placement import check_labels
 from canoa.manager.reading import unpacked
@@ -53,6 +54,7 @@ class Reason(enum.StrEnum):
     ACTIONS = "actions"
     RIVAL = "rival"  # another node has the id, and lives
     TOO_MANY = "too_many"
+    ENDPOINT = "endpoint"  # the only way to it is an address that is not called
 
 
 class Refused(NamedTuple):
@@ -135,7 +137,7 @@ def _row(
 def _ways(said: Registration, headers: Mapping[str, HeaderValue]) -> frozenset[str]:
     """By which it can be reached: as it says, or where it spoke, and at its endpoint if that is an address. Who has no
     id has no queue either."""
-    has_endpoint = is_http_url(said.endpoint or "")
+    has_endpoint = isinstance(read_endpoint(said.endpoint or ""), Endpoint)
     told = _text(headers.get(sapparchi.WAYS))
     if told:
         spoken = frozenset(told.split(",")) - {HTTP}
@@ -146,17 +148,6 @@ def _ways(said: Registration, headers: Mapping[str, HeaderValue]) -> frozenset[s
     else:
         spoken = frozenset({MQTT if sapparchi.BY_MQTT in headers else AMQP})
     return spoken | {HTTP} if has_endpoint else spoken
-
-
-def is_http_url(endpoint: str) -> bool:
-    """Whether messages can be posted there: an address without a password, a query or a fragment."""
-    try:
-        parts = urlsplit(endpoint)
-        port = parts.port
-    except ValueError:
-        return False
-    is_bare = not (parts.username or parts.password or parts.query or parts.fragment)
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and is_bare and port != 0 and endpoint.isascii()
 
 
 def fingerprint(row: NodeRow) -> str:

@@ -18,6 +18,8 @@ from canoa.wire import sapparchi
 from canoa.wire.sapparchi import RegistrationAck
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from canoa.broker.port import Message, OnDelivery, Settlement
     from canoa.manager.catalogue import Catalogue
     from canoa.store.routed_port import NodeRow
@@ -27,20 +29,31 @@ WRITTEN_WITHIN_S: Final = 10.0
 
 
 class Doors:
-    """`on_registration`, `on_result`: who takes them."""
+    """`on_registration`, `on_result`: who takes them. `look_up`: finds out where the name in an endpoint leads."""
 
-    def __init__(self, catalogue: Catalogue, *, on_registration: OnDelivery, on_result: OnDelivery) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        *,
+        on_registration: OnDelivery,
+        on_result: OnDelivery,
+        look_up: Callable[[NodeRow], Awaitable[None]],
+    ) -> None:
         self._catalogue = catalogue
+        self._look_up = look_up
         self._on_registration = on_registration
         self._on_result = on_result
         self._loop = asyncio.get_running_loop()
 
     async def register(self, message: Message) -> RegistrationAck:
-        """Return once it is written. Raises what is wrong with it, `NodeIdTaken`, or `StoreUnreachable`."""
+        """Return once it is written. Raises what is wrong with it, `EndpointRefused`, `NodeIdTaken`, or
+        `StoreUnreachable`."""
         message = msgspec.structs.replace(message, headers={**message.headers, sapparchi.BY_HTTP: True})
         claim = read_claim(message)
         if isinstance(claim, Refused):
             raise _refusal(claim)
+        if claim.row.actions:
+            await self._look_up(claim.row)
         await self._taken(self._on_registration, message)
         return self._answer(claim.row)
 

@@ -50,7 +50,8 @@ def explained(
         for each in pool.doubtful
         if each.candidate.node_id not in spent
     ]
-    able = [each for each in doubtful if not each.ruled_out] + rated
+    able = [_with_refusal(catalogue, each) for each in doubtful if not each.ruled_out]
+    able += [_with_refusal(catalogue, each) for each in rated]
     seen = {each.node_id for each in able} | spent
     left_out = [each for each in pool.clear if each.node_id not in seen]
     placement = pool.placement
@@ -77,6 +78,12 @@ def _rated(
     )
     rated = strategies.of(pool.routing).rate(asked, placed.candidates)
     return [Considered(c.node_id, c.layer, c.site, score, why) for c, score, why in rated if c.node_id not in avoid]
+
+
+def _with_refusal(catalogue: Catalogue, able: Considered) -> Considered:
+    """One that can be chosen, and is reached by fewer ways than it offers."""
+    refused = catalogue.endpoint_refusal(catalogue.rows[able.node_id])
+    return able._replace(why=f"{able.why}; its endpoint is not called: {refused}") if refused else able
 
 
 def _elsewhere(candidate: Candidate, action: ActionName, placement: Placement, placer: Placer) -> Considered:
@@ -117,6 +124,8 @@ def _open_why(catalogue: Catalogue, doubtful: Doubtful, now_ms: int) -> str:
 def _away(catalogue: Catalogue, row: NodeRow, now_ms: int) -> Considered:
     state = catalogue.state(row, now_ms)
     why = next((why for presence, why in _AWAY.items() if presence == state), "not in routing yet")
+    if state == Presence.UNREACHABLE and (refused := catalogue.endpoint_refusal(row)):
+        why = f"unreachable: its endpoint is not called: {refused}"
     return Considered(row.node_id, row.layer, row.site, ruled_out=why)
 
 

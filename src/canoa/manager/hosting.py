@@ -27,9 +27,11 @@ class Hosted(NamedTuple):
 
 
 @asynccontextmanager
-async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -> AsyncIterator[Hosted]:
+async def hosting(
+    app: Canoa, store_url: str, *, is_for_any_app: bool = False, own_ports: frozenset[int] = frozenset()
+) -> AsyncIterator[Hosted]:
     """Records and manages on the app's broker inside the block; see `recorder/hosting.py`. On the memory broker, what
-    the app routes is stored first."""
+    the app routes is stored first. `own_ports`: where this program listens; nodes that say they do are not called."""
     async with AsyncExitStack() as stack:
         hosted = await stack.enter_async_context(
             recorder_hosting.hosting(app, store_url, is_for_any_app=is_for_any_app)
@@ -43,7 +45,7 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
                 hosted.store,
                 events=hosted.recorder.events,
                 is_memory=app.settings.is_memory,
-                settings=_settings(app),
+                settings=_settings(app, own_ports),
             )
         )
         hosted.desk.routed.managing = manager
@@ -57,7 +59,7 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
             hosted.desk.routed.managing = None
 
 
-def _settings(app: Canoa) -> ManagerSettings:
+def _settings(app: Canoa, own_ports: frozenset[int]) -> ManagerSettings:
     settings = app.settings
     return ManagerSettings(
         nodes=NodeSettings(
@@ -66,6 +68,8 @@ def _settings(app: Canoa) -> ManagerSettings:
             routing=settings.routing,
             compression=settings.compression(),
             link_budgets=settings.link_budgets(),
+            endpoints=settings.allowed_endpoints(),
+            own_ports=own_ports,
         ),
         steps=StepSettings(queue_timeout_s=settings.step_wait_s, travel_s=settings.step_travel_s),
         limit_bytes=settings.max_payload_bytes,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from canoa.manager.registering import Registrations
     from canoa.manager.sending import Sender
     from canoa.store.port import Writes
+    from canoa.transports.calling import Caller
 
 log = get_logger(__name__)
 
@@ -70,6 +71,7 @@ class Figures(NamedTuple):
     registrations: Registrations
     canaries: Canaries
     links: Links
+    caller: Caller
 
 
 class ManagerCollector(Collector):
@@ -126,6 +128,8 @@ class ManagerCollector(Collector):
         yield CounterMetricFamily("canoa_registrations", "Registrations taken.", value=registrations.taken)
         refused = Counter({reason.value: count for reason, count in registrations.refused.items()})
         yield _by("canoa_registrations_refused", "Registrations that were not believed.", "reason", refused)
+        text = "Endpoints of nodes that were not called, by registrations and calls."
+        yield _by("canoa_endpoints_refused", text, "reason", self._figures.caller.refused)
 
     def _of_links(self) -> Metric:
         text = "Bodies of messages to nodes, and of their answers, as they travelled."

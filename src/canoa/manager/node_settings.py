@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from canoa.execution.endpoints import DEFAULT, Allowed, parse_endpoints
 from canoa.execution.health import BreakerSettings
 from canoa.execution.link_budget import LinkBudget
 from canoa.vocabulary import Layer, Routing
@@ -24,3 +25,5 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     breaker: BreakerSettings = BreakerSettings()
     compression: CompressionPolicy = DEFAULT_POLICY  # of messages to nodes that read it, by their layer
     link_budgets: dict[Layer, LinkBudget] = {}  # of all nodes of a layer together
+    endpoints: Allowed = parse_endpoints("endpoints", DEFAULT)  # of nodes that may be called over HTTP
+    own_ports: frozenset[int] = frozenset()  # where this program listens: no node is there

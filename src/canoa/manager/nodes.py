@@ -26,6 +26,7 @@ from canoa.manager.routing.strategies import Strategies
 from canoa.manager.trimming import Trimmer
 from canoa.manager.watching import Watching
 from canoa.transports.amqp import AmqpTransport, TopicTransport
+from canoa.transports.calling import Caller
 from canoa.transports.compressing import Compressing
 from canoa.transports.http import HttpTransport
 from canoa.transports.reaching import Reaching
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from canoa.clock import Clock
     from canoa.execution.explaining import Explained
     from canoa.manager.probing import Lose
-    from canoa.store.routed_port import FullStore, Move, Moved
+    from canoa.store.routed_port import FullStore, Move, Moved, NodeRow
     from canoa.vocabulary import ActionName, NodeId
 
 
@@ -63,10 +64,17 @@ class Nodes:
         self._strategies = Strategies(settings.routing, start=random.randrange(1_000_000))
         clock = clock or SystemClock()
         self.budgets = Budgets(settings.link_budgets, clock)
-        self.catalogue = Catalogue(settings, clock, on_taken=self.budgets.know, on_forgotten=self._forget)
+        self.caller = Caller(settings.endpoints, own_ports=settings.own_ports)
+        self.catalogue = Catalogue(
+            settings,
+            clock,
+            on_taken=self.budgets.know,
+            on_forgotten=self._forget,
+            endpoint_refusal=self.endpoint_refusal,
+        )
         self.links = Links(self.catalogue.rows, self.budgets)
         self.watching = Watching(self.catalogue.clock)
-        self.http = HttpTransport()
+        self.http = HttpTransport(self.caller)
         self.reaching = Reaching(
             {AMQP: AmqpTransport(broker), MQTT: TopicTransport(broker), HTTP: self.http},
             row=lambda node_id: self.catalogue.rows.get(node_id),
@@ -86,7 +94,12 @@ class Nodes:
             budgets=self.budgets,
         )
         self.registrations = Registrations(
-            broker, self.catalogue, self.follower, reaching=self.reaching, on_return=self.health.close
+            broker,
+            self.catalogue,
+            self.follower,
+            reaching=self.reaching,
+            caller=self.caller,
+            on_return=self.health.close,
         )
         self.heart = Heart(broker, store, manager_id=manager_id, clock=self.catalogue.clock)
         self.prober = Prober(
@@ -135,6 +148,11 @@ class Nodes:
         """Where an attempt would go now, and why. Raises `UnknownAction`."""
         return explained(self.catalogue, self._strategies, self.router, action, size_bytes=size_bytes)
 
+    def endpoint_refusal(self, row: NodeRow) -> str:
+        """Why its endpoint is not called; empty: it may be, or it has none."""
+        refusal = self.caller.refusal(row)
+        return "" if refusal is None else refusal.why
+
     def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
         """By name; whoever runs them ends when one of them raises, and cancels them before `aclose`."""
         watched = {f"watch[{each.queue}]": each.wait_ended() for each in self.consumers}
@@ -162,3 +180,4 @@ class Nodes:
         await self.canaries.aclose()
         await self.follower.aclose()
         await self.http.aclose()
+        await self.caller.aclose()

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from canoa.errors import BrokerUnreachable, CanoaError, StoreFull, StoreUnreachable
+from canoa.broker.direct import DirectDelivery
+from canoa.errors import BrokerUnreachable, CanoaError, EndpointRefused, StoreFull, StoreUnreachable
 from canoa.execution.proof import AWAY, Proof
 from canoa.logs import get_logger
 from canoa.manager.acknowledging import Acknowledger
@@ -23,6 +24,7 @@ from canoa.manager.claims import Ages, Reason, Refused, is_doubtful, may_have, m
 from canoa.manager.pacing import Pacer
 from canoa.manager.pools import DEFAULT_LIMITS
 from canoa.manager.reading import as_said
+from canoa.settings import without_password
 from canoa.wire import sapparchi
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.following import Follower
     from canoa.store.routed_port import NodeRow
+    from canoa.transports.calling import Caller
     from canoa.transports.reaching import Reaching
     from canoa.vocabulary import NodeId
 
@@ -55,7 +58,8 @@ class _Waiting(NamedTuple):
 
 
 class Registrations:
-    """`on_return` hears of nodes that come back, or start again: what failed before says nothing about them."""
+    """`caller` knows which endpoints are called. `on_return` hears of nodes that come back, or start again: what failed
+    before says nothing about them."""
 
     def __init__(
         self,
@@ -64,9 +68,11 @@ class Registrations:
         follower: Follower,
         *,
         reaching: Reaching,
+        caller: Caller,
         on_return: Callable[[NodeId], None],
     ) -> None:
         self._reaching = reaching
+        self._caller = caller
         self._catalogue = catalogue
         self._follower = follower
         self._on_return = on_return
@@ -85,11 +91,26 @@ class Registrations:
             self._refuse(claim)
             delivery.settle()
             return
+        if claim.row.actions and not self._can_call(claim.row, delivery):
+            return
         self.taken += 1
         if claim.strange:
             why = f"{claim.strange} of its actions have names that cannot be; the others are accepted"
             self._refuse(Refused(Reason.ACTIONS, why, claim.row.node_id))
         self._take(_Waiting(claim.row, delivery))
+
+    def _can_call(self, claim: NodeRow, delivery: Delivery) -> bool:
+        """Or reach it otherwise. Whoever offers nothing but an endpoint that is not called is refused."""
+        refusal = self._caller.refusal(claim)
+        if refusal is not None:
+            self._caller.note(claim, refusal)
+        if self._caller.keeps_away(claim) is None:
+            return True
+        self.refused[Reason.ENDPOINT] += 1
+        if refusal is not None and isinstance(delivery, DirectDelivery):  # whoever brought it waits for an answer
+            delivery.error = EndpointRefused(without_password(claim.endpoint), refusal.why)
+        delivery.settle()
+        return False
 
     async def stop(self) -> None:
         """What is not written stays with the broker."""

@@ -88,6 +88,7 @@ class Manager:
             self.nodes.catalogue,
             on_registration=self.nodes.registrations.on_delivery,
             on_result=self._dispatch.answers.on_delivery,
+            look_up=self.nodes.caller.look_up,
         )
         self._mqtt = self._new_mqtt(settings.mqtt) if settings.mqtt is not None else None
         self._mark = Mark(broker, is_leading=lambda: self.nodes.heart.is_leading, send_again=self._dispatch.send_again)
@@ -99,6 +100,7 @@ class Manager:
             self.nodes.registrations,
             self.nodes.canaries,
             self.nodes.links,
+            self.nodes.caller,
         )
         self.collector = ManagerCollector(self.figures)
         self.registry = new_registry(self.collector)
@@ -215,6 +217,10 @@ class Manager:
     def link_use(self, row: NodeRow) -> LinkUse:
         """What travelled to and from a node since this manager started."""
         return self.nodes.links.use(row)
+
+    def endpoint_refusal(self, row: NodeRow) -> str:
+        """Why its endpoint is not called; empty: it may be, or it has none."""
+        return self.nodes.endpoint_refusal(row)
 
     async def accept(self, requests: Sequence[Message]) -> list[Accepted]:
         """Requests as they come on `topology.TASK_REQUESTS`: stored when it returns, all of them or none. Raises what

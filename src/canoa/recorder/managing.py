@@ -43,6 +43,9 @@ class Managing(Protocol):
     def link_use(self, row: NodeRow) -> LinkUse:
         """What travelled to and from a node since it started."""
 
+    def endpoint_refusal(self, row: NodeRow) -> str:
+        """Why its endpoint is not called; empty: it may be, or it has none."""
+
     async def accept(self, requests: Sequence[Message]) -> list[Accepted]:
         """Requests as they come on `topology.TASK_REQUESTS`: stored when it returns, all of them or none.
 

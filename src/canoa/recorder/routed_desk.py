@@ -158,6 +158,7 @@ class RoutedDesk:
             settings=manager.breaker_settings,
             silent_after_s=manager.silent_after_s,
             link_use=manager.link_use,
+            endpoint_refusal=manager.endpoint_refusal,
         )
 
     async def node(self, node_id: str) -> NodeView:

@@ -21,6 +21,7 @@ from canoa.recorder.routed_views import (
     StoryView,
 )
 from canoa.urn import action_urn, task_urn
+from canoa.vocabulary import HTTP
 from canoa.wire.sapparchi import ActionLimits
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def nodes(
     settings: BreakerSettings,
     silent_after_s: float,
     link_use: Callable[[NodeRow], LinkUse] = lambda _: LinkUse(),
+    endpoint_refusal: Callable[[NodeRow], str] = lambda _: "",
 ) -> list[NodeView]:
     """By layer, from the edge to the cloud, then by id."""
     by_place = {(each.node_id, each.action): each for each in breakers}
@@ -123,17 +125,18 @@ def nodes(
 
     def shown(row: NodeRow) -> NodeView:
         states = {each: health(by_place.get((row.node_id, each)), now_ms, settings) for each in row.actions}
-        use = link_use(row)
+        use, refused = link_use(row), endpoint_refusal(row)
+        ways = tuple(way for way in row.all_ways if way != HTTP or not refused)
         return NodeView(
             id=row.node_id,
             layer=row.layer.value,
             site=row.site,
             type=row.type,
-            protocol="+".join(way.partition("-")[0] for way in row.all_ways),
+            protocol="+".join(way.partition("-")[0] for way in ways),
             endpoint=row.endpoint,
             labels=row.labels,
             actions=list(row.actions),
-            state=_state(row, now_ms, silent_after_s, is_over=bool(use.over_why)),
+            state=_state(row, now_ms, silent_after_s, has_way=bool(ways), is_over=bool(use.over_why)),
             proof=row.proof,
             health=health(by_place.get((row.node_id, "")), now_ms, settings).value,
             action_health={name: state.value for name, state in states.items() if state is not Health.OK},
@@ -145,15 +148,16 @@ def nodes(
             received_bytes=use.in_bytes,
             link_budget=row.link_budget,
             over_budget=use.over_why,
+            endpoint_refused=refused,
         )
 
     return [shown(row) for row in sorted(rows, key=lambda row: (order.index(row.layer.value), row.node_id))]
 
 
-def _state(row: NodeRow, now_ms: int, silent_after_s: float, *, is_over: bool) -> str:
+def _state(row: NodeRow, now_ms: int, silent_after_s: float, *, has_way: bool, is_over: bool) -> str:
     if not row.actions:
         return LEFT
-    if not row.protocol:
+    if not has_way:
         return UNREACHABLE
     if row.proof in OUT:
         return row.proof

@@ -105,13 +105,14 @@ class Registered:
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
     """`state`: `here`, `silent` (no sign of life for too long: it gets no work), `unreachable` (it has neither a queue
-    nor an address), `left`, `deaf` (what is sent to it is not answered), `cut_off` (nobody listens for it, and it may
-    come back), `dead`, or `over-budget` (enough has travelled: it gets no work until `over_budget` is over). `proof`:
-    `online` (it lately answered what was sent to it), `deaf`, `cut_off`, `dead`, or `unproven` (it offers no such
-    proof, or has not given it yet). `protocol`: by which it is reached, the preferred one first (`AMQP+HTTP`).
-    `health`: OK, WARNING, DOWN or RECOVERING; `action_health`: where one of its actions is not OK. `queued`: steps that
-    are out at it. `sent_bytes`, `received_bytes`: bodies of messages to it and of its answers as they travelled, since
-    the manager started that was asked. `link_budget`: its own, such as `10MB/day`."""
+    nor an address that managers call), `left`, `deaf` (what is sent to it is not answered), `cut_off` (nobody listens
+    for it, and it may come back), `dead`, or `over-budget` (enough has travelled: it gets no work until `over_budget`
+    is over). `proof`: `online` (it lately answered what was sent to it), `deaf`, `cut_off`, `dead`, or `unproven` (it
+    offers no such proof, or has not given it yet). `protocol`: by which it is reached, the preferred one first
+    (`AMQP+HTTP`). `endpoint_refused`: why the manager that was asked does not call its endpoint. `health`: OK, WARNING,
+    DOWN or RECOVERING; `action_health`: where one of its actions is not OK. `queued`: steps that are out at it.
+    `sent_bytes`, `received_bytes`: bodies of messages to it and of its answers as they travelled, since the manager
+    started that was asked. `link_budget`: its own, such as `10MB/day`."""
 
     id: str
     layer: str
@@ -133,6 +134,7 @@ class NodeView:
     received_bytes: int = 0
     link_budget: str = ""
     over_budget: str = ""
+    endpoint_refused: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

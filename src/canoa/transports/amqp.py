@@ -34,6 +34,9 @@ class AmqpTransport:
     def is_up(self) -> bool:
         return self._broker.is_linked
 
+    def may_reach(self, node: NodeRow) -> bool:
+        return True
+
     def post(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent) -> None:
         if not node.takes_bundles or len(messages) == 1:
             for place, message in enumerate(messages):
@@ -65,6 +68,9 @@ class TopicTransport:
     @property
     def is_up(self) -> bool:
         return self._broker.is_linked
+
+    def may_reach(self, node: NodeRow) -> bool:
+        return True
 
     def post(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent) -> None:
         key = topology.node_topic_key(node.node_id)

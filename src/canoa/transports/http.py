@@ -1,8 +1,8 @@
 """To nodes that have an address: `POST <endpoint>/sapparchi/messages`.
 
 An answer that is not a failure means that the node has the message; what comes of it, it posts to a manager by itself.
-Addresses come from registrations, so from anybody: nothing is followed elsewhere, nothing is sent along but the
-message, and no more is read than an answer needs.
+Addresses come from registrations, so from anybody: which of them are called at all is in `calling.py`; nothing is sent
+along but the message, and no more is read than an answer needs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import aiohttp
 
 from canoa.errors import BrokerRefusedMessage, DeliveryUnknown, Unroutable, WrongUse
+from canoa.transports.calling import CONNECT_WITHIN_S, NotCalled
 from canoa.wire import fields
 from canoa.wire.bundle import MAX_PARTS, packed
 
@@ -22,21 +23,18 @@ if TYPE_CHECKING:
 
     from canoa.broker.port import Message, PublishOutcome
     from canoa.store.routed_port import NodeRow
+    from canoa.transports.calling import Caller
     from canoa.transports.port import NodeTransport, OnSent
     from canoa.vocabulary import NodeId
 
 PATH: Final = "/sapparchi/messages"
 HEALTH_PATH: Final = "/actuator/health"
 
-CONNECT_WITHIN_S: Final = 2.0
-"""A machine that is gone says nothing: its work moves after this."""
-ANSWER_WITHIN_S: Final = 10.0
 MAX_ANSWER_BYTES: Final = 16 * 1024
 
 AT_ONCE: Final = 16
 """Requests to one node that are under way. What comes meanwhile waits, and goes together where the node takes that."""
 AT_ONCE_BUNDLED: Final = 2
-MAX_CONNECTIONS: Final = 500
 
 _LOOK: Final = aiohttp.ClientTimeout(total=CONNECT_WITHIN_S)
 _BUSY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -74,17 +72,20 @@ class _Lane:
 
 
 class HttpTransport:
-    """`aclose` ends what is under way."""
+    """`caller`: by whom nodes are called. `aclose` ends what is under way, and leaves the caller open."""
 
-    def __init__(self) -> None:
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
         self._loop = asyncio.get_running_loop()
-        self._session: aiohttp.ClientSession | None = None
         self._lanes: dict[NodeId, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_up(self) -> bool:
         return True
+
+    def may_reach(self, node: NodeRow) -> bool:
+        return self._caller.may_call(node)
 
     def post(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent) -> None:
         lane = self._lanes.get(node.node_id)
@@ -97,9 +98,11 @@ class HttpTransport:
     async def listeners(self, node: NodeRow) -> int | None:
         """One where its page answers, whatever it says."""
         try:
-            page = node.endpoint.rstrip("/") + HEALTH_PATH
-            async with self._client().get(page, allow_redirects=False, timeout=_LOOK):
+            async with self._caller.call("GET", node, HEALTH_PATH, timeout=_LOOK):
                 return 1
+        except NotCalled as exc:
+            self._caller.note(node, exc.refusal)
+            return 0
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return 0
 
@@ -107,17 +110,6 @@ class HttpTransport:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
-
-    def _client(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=ANSWER_WITHIN_S, sock_connect=CONNECT_WITHIN_S)
-            connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS)
-            self._session = aiohttp.ClientSession(
-                timeout=timeout, connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
-            )
-        return self._session
 
     def _pump(self, lane: _Lane) -> None:
         while lane.waiting and lane.has_room:
@@ -143,9 +135,12 @@ class HttpTransport:
         if node.token:  # given to it when it registered: so it knows a manager
             headers["Authorization"] = f"Bearer {node.token}"
         try:
-            async with self._client().post(url, data=message.body, headers=headers, allow_redirects=False) as answer:
+            async with self._caller.call("POST", node, PATH, body=message.body, headers=headers) as answer:
                 said = await answer.content.read(MAX_ANSWER_BYTES)
                 return _outcome_of(answer.status, url, said)
+        except NotCalled as exc:
+            self._caller.note(node, exc.refusal)
+            return Unroutable(f"{url} is not called: {exc}")
         except (aiohttp.ClientConnectorError, aiohttp.InvalidURL, ValueError) as exc:
             return Unroutable(f"nobody takes messages at {url}: {exc}")
         except (aiohttp.ServerTimeoutError, TimeoutError):

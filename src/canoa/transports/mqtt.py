@@ -63,6 +63,9 @@ class MqttTransport:
     def is_up(self) -> bool:
         return self._speaking.is_up
 
+    def may_reach(self, node: NodeRow) -> bool:
+        return True
+
     def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
         """By name; whoever runs them ends when one of them raises."""
         return {"mqtt.speak": self._speaking.run(), "mqtt.listen": self._listen()}

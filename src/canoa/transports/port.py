@@ -24,6 +24,9 @@ class NodeTransport(Protocol):
     def is_up(self) -> bool:
         """Whether what is posted now leaves now. Of one node's own troubles it knows nothing."""
 
+    def may_reach(self, node: NodeRow) -> bool:
+        """Whether anything may be sent to it by this way at all."""
+
     def post(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent) -> None:
         """Send now, hear later: `on_sent` is called from the event loop, never from inside `post`. Messages that the
         node may get as one (`takes_bundles`) may leave as one."""

@@ -69,15 +69,16 @@ class Reaching:
         self._by_way[way] = transport
 
     def ways(self, node: NodeRow) -> tuple[str, ...]:
-        """Those that this manager speaks, the preferred one first."""
-        return tuple(way for way in node.all_ways if way in self._by_way)
+        """Those that this manager speaks, and may use to it, the preferred one first."""
+        by_way = self._by_way
+        return tuple(way for way in node.all_ways if way in by_way and by_way[way].may_reach(node))
 
     def post(self, node_id: NodeId, messages: Sequence[Message], on_sent: OnSent) -> None:
         """As `NodeTransport.post`. What one way does not take goes by the next; the last one's outcome is told."""
         node = self._row(node_id) or _stranger(node_id)
         ways = self.ways(node)
         if not ways:
-            unheard = Unroutable(f"node {node_id!r:.80} listens where this manager does not speak")
+            unheard = Unroutable(f"node {node_id!r:.80} listens where this manager does not speak, or may not call")
             self._loop.call_soon(on_sent, range(len(messages)), unheard)
         elif len(ways) == 1:
             self._post(node, ways[0], messages, on_sent)

@@ -116,7 +116,11 @@ async def configuration(admin: httpx.AsyncClient, role: Role) -> str:
         [
             *(_answered(refused, ["401", "403"], ["401", "403"]) if refused else []),
             *_answered(lenient, ["2xx", "400", "401", "404", "422"], None),
-            *_answered(OF_THE_WIRE, ["2xx", "400", "409", "413", "503"], ["2xx", "400", "401", "409", "413", "503"]),
+            *_answered(
+                OF_THE_WIRE,
+                ["2xx", "400", "409", "413", "422", "503"],
+                ["2xx", "400", "401", "409", "413", "422", "503"],
+            ),
         ]
     )
 

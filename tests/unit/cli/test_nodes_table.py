@@ -69,6 +69,13 @@ def test_a_node_whose_link_budget_is_used_up_says_so() -> None:
     assert "over-budget" in row(replace(NODE, state="over-budget"), NOW)
 
 
+def test_an_endpoint_that_is_not_called_is_seen_beside_the_ways_that_are_left() -> None:
+    refused = replace(NODE, endpoint_refused="it is foreign")
+
+    assert "AMQP (HTTP refused)" in row(refused, NOW)
+    assert "(HTTP refused)" in row(replace(refused, protocol=""), NOW)
+
+
 def test_sizes_have_the_unit_that_reads_best() -> None:
     sizes = (0, 999, 1_000, 9_949, 9_960, 340_000, 999_499, 999_600, 5_000_000_000, 7 * 10**12)
 

@@ -39,6 +39,7 @@ def test_valid_settings_are_one_line_that_says_where_they_came_from(tmp_path: Pa
         ({"broker": "amqps://host", "tls_key": "gone.pem"}, "tls_key is set and tls_cert is not"),
         ({"store": f"mysql://u:{PASSWORD}@host/db"}, "the store 'mysql://u:***@host/db' cannot be used"),
         ({"api": f"u:{PASSWORD}@host:8420"}, "is no address of an API; write http://127.0.0.1:8420"),
+        ({"node_endpoints": "loopback,10.0.0.0/99"}, "node_endpoints has '10.0.0.0/99'"),
     ],
 )
 def test_what_cannot_work_is_a_problem_without_secrets(tmp_path: Path, arguments: dict[str, object], said: str) -> None:
@@ -60,6 +61,7 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
     [
         ({"broker": "amqps://host", "tls_verify": False}, "the broker's certificate is not verified"),
         ({"broker": "amqp://host", "tls_ca": __file__}, "certificates are named, and the broker's URL is without TLS"),
+        ({"node_endpoints": "loopback,::/0"}, "whoever can register a node can make managers call any address"),
     ],
 )
 def test_what_is_unwise_is_a_warning(tmp_path: Path, arguments: dict[str, object], said: str) -> None:

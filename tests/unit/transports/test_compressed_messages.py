@@ -85,6 +85,9 @@ class Way:
 
     is_up = True
 
+    def may_reach(self, node: NodeRow) -> bool:
+        return True
+
     def post(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent) -> None:
         self.taken += messages
         asyncio.get_running_loop().call_soon(on_sent, range(len(messages)), self.outcome)

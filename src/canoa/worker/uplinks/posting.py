@@ -35,7 +35,7 @@ AT_ONCE: Final = 16
 written, which takes it some 25 ms: with few of them, one call after another would wait for that."""
 
 
-_ABOUT_IT: Final = frozenset({"Undecodable", "PayloadTooLarge", "WrongUse"})
+_ABOUT_IT: Final = frozenset({"Undecodable", "PayloadTooLarge", "WrongUse", "EndpointRefused"})
 
 
 class _Told(msgspec.Struct, frozen=True):
