@@ -13,6 +13,7 @@ from canoa.broker import topology
 from canoa.broker.listeners import listeners
 from canoa.broker.port import Publication
 from canoa.broker.posting import post
+from canoa.errors import BrokerUnreachable
 from canoa.wire.bundle import packed
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ class AmqpTransport:
         post(self._broker, publication, partial(on_sent, places), later=True)
 
     async def listeners(self, node: NodeRow) -> int | None:
+        """Raises `BrokerUnreachable`, at once while there is no link: many are asked about together."""
+        if not self._broker.is_linked:
+            raise BrokerUnreachable("the broker cannot be asked who listens there: it is away")
         return await listeners(self._broker, node.node_id)
 
 
