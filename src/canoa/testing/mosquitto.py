@@ -34,10 +34,12 @@ class MosquittoNode:
     """One MQTT broker of your own, for a test run. Anybody on this machine may come in; what it has is kept in its
     folder over a restart, also over `kill`, as far as it was written. It ends when this process dies.
     `at_once`: messages under way to or from one client; as packaged there are 20. `saves_changes`: whatever changes is
-    written at once, which is slow. False: as packaged, when it is stopped."""
+    written at once, which is slow. False: as packaged, when it is stopped. `more`: further lines of its
+    configuration."""
 
-    def __init__(self, folder: Path, *, at_once: int = 1000, saves_changes: bool = True) -> None:
+    def __init__(self, folder: Path, *, at_once: int = 1000, saves_changes: bool = True, more: str = "") -> None:
         self._at_once = at_once
+        self._more = more
         self._saves_changes = saves_changes
         self._folder = folder.resolve()
         self.port = free_port()
@@ -64,6 +66,7 @@ class MosquittoNode:
             f"max_inflight_messages {self._at_once}\npersistence true\npersistence_location {self._folder}/\n"
             "set_tcp_nodelay true\n"
             + ("autosave_interval 1\nautosave_on_changes true\n" if self._saves_changes else "")
+            + self._more
         )
         output = self._folder / "mosquitto.log"
         self._group = ProcessGroup(

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.integration.manager.test_nodes_life import registered, state
 from tests.integration.manager.test_registering import GW, chosen
 
+from canoa.manager import probing
 from canoa.manager.catalogue import Presence
+from canoa.wire import sapparchi
 
 if TYPE_CHECKING:
     from tests.integration.manager.town import Town
+
+    from canoa.manager.nodes import Nodes
 
 
 async def test_the_work_of_a_killed_worker_is_lost_to_it_and_it_gets_no_more(town: Town) -> None:
@@ -75,6 +80,30 @@ async def test_a_foreign_node_with_a_queue_of_its_own_is_there_as_long_as_that(t
         await manager.prober.look()
 
     assert town.lost == []
+
+
+@pytest.mark.parametrize("way", [sapparchi.BY_MQTT, sapparchi.BY_MQTT_LINK])
+async def test_a_worker_on_mqtt_keeps_its_work_since_nobody_can_see_who_listens_there(
+    memory_town: Town, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(probing, "LOOK_EVERY_S", 0.01)
+    town = memory_town
+    manager = await town.start_manager()
+    await town.register(instance="i1", endpoint="", headers={way: True})
+    await town.until(town.acks)
+    await town.send_step(manager)
+    await town.until(lambda: is_looked_at(manager))  # it works, and says nothing meanwhile
+
+    for _ in range(3):
+        await manager.prober.look()
+
+    assert town.lost == []
+    assert chosen(manager) == GW
+
+
+def is_looked_at(manager: Nodes) -> bool:
+    catalogue = manager.catalogue
+    return catalogue.signs.age_s(GW, catalogue.clock.monotonic_s()) > probing.LOOK_EVERY_S
 
 
 async def test_of_two_managers_one_looks(memory_town: Town) -> None:

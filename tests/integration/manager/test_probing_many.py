@@ -63,7 +63,7 @@ async def street() -> AsyncIterator[Street]:
     found = Street()
     app = web.Application()
     app.router.add_get("/{node}/actuator/health", found.on_look)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, LOOPBACK, 0).start()
     found.url = f"http://{LOOPBACK}:{runner.addresses[0][1]}"

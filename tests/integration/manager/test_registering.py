@@ -62,6 +62,27 @@ async def test_the_token_of_a_node_stays_when_it_changes(memory_town: Town) -> N
     assert len({ack["token"] for ack in memory_town.acks()}) == 1
 
 
+async def test_a_token_does_not_outlive_its_node_another_instance_gets_one_of_its_own(memory_town: Town) -> None:
+    manager = await memory_town.start_manager()
+
+    async def registered(instance: str, *actions: str) -> str:
+        """Its token, once it is known to offer that."""
+        await memory_town.register(instance=instance, actions=list(actions))
+        await memory_town.until(lambda: offered_by(manager) == (instance, len(actions)))
+        return manager.catalogue.rows[GW].token
+
+    first = await registered("first", RESIZE_URN)
+    assert first == await registered("first", RESIZE_URN, PRICE_URN)
+    await registered("first")
+
+    assert await registered("second", RESIZE_URN) not in ("", first)
+
+
+def offered_by(manager: Nodes) -> tuple[str, int] | None:
+    row = manager.catalogue.rows.get(GW)
+    return None if row is None else (row.instance, len(row.actions))
+
+
 async def test_what_was_registered_while_no_manager_ran_is_not_lost(town: Town) -> None:
     await town.stop(await town.start_manager())
     await town.register()

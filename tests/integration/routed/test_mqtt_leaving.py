@@ -1,0 +1,82 @@
+"""A worker on MQTT that leaves says so, and does not wait for ever for a broker that says nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from canoa.broker.mqtt_address import MqttAddress
+from canoa.broker.mqtt_client import MqttClient
+from canoa.broker.port import Message
+from canoa.errors import DeliveryUnknown
+from canoa.testing.ports import LOOPBACK
+from canoa.worker.uplinks import mqtt
+from canoa.worker.uplinks.mqtt import MqttUplink
+
+if TYPE_CHECKING:
+    import pytest
+
+    from canoa.broker.port import Delivery, PublishOutcome
+    from canoa.testing import MosquittoNode
+    from canoa.testing.pytest_plugin import ProxyFactory
+
+WITHIN_S = 20.0
+HERE, FAREWELL = b"here", b"farewell"
+
+
+def said(*, is_leaving: bool = False, **_: Any) -> Message:
+    return Message(body=FAREWELL if is_leaving else HERE)
+
+
+def uplink_at(port: int) -> MqttUplink:
+    return MqttUplink(MqttAddress(LOOPBACK, port, None, None, None), node_id="gw-7", said=said, is_lasting=False)
+
+
+def ignored(_: object) -> None: ...
+
+
+async def test_a_worker_that_leaves_says_so(mosquitto: MosquittoNode) -> None:
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+    ready = asyncio.Event()
+
+    def on_delivery(delivery: Delivery) -> None:
+        delivery.settle()
+        heard.put_nowait(delivery.message.body)
+
+    async def on_ready() -> None:
+        ready.set()
+
+    address = MqttAddress(LOOPBACK, mosquitto.port, None, None, None)
+    topics = {"sapparchi/nodes/register": on_delivery}
+    listening = asyncio.create_task(MqttClient(address, client_id="m", topics=topics, on_ready=on_ready).run())
+    uplink = uplink_at(mosquitto.port)
+    async with asyncio.timeout(WITHIN_S):
+        await ready.wait()
+        await uplink.start(ignored)
+        assert await heard.get() == HERE
+
+        await uplink.leave()
+
+        assert await heard.get() == FAREWELL  # from itself: its link is up, so nobody says it for it
+    await uplink.aclose()
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+
+
+async def test_a_farewell_that_nobody_confirms_keeps_nothing_else_from_being_told_of(
+    mosquitto: MosquittoNode, tcp_proxy: ProxyFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mqtt, "LEAVE_WITHIN_S", 0.1)
+    outcomes: list[PublishOutcome] = []
+    proxy = await tcp_proxy(mosquitto.url)
+    uplink = uplink_at(proxy.port)
+    async with asyncio.timeout(WITHIN_S):
+        await uplink.start(ignored)
+        proxy.stall()
+
+        await uplink.leave()
+        uplink.send(Message(body=b"an answer"), outcomes.append)  # of what was in hand
+        proxy.cut()
+        await uplink.aclose()
+
+    assert [type(each) for each in outcomes] == [DeliveryUnknown]
