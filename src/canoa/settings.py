@@ -84,6 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     api: Url = "http://127.0.0.1:8420"  # where commands find the API when the broker is the memory broker
     api_token: Secret = ""  # what they show there
+    node_inbox: Count = 100_000  # steps that may be out at one node; lower keeps queues of absent devices short
     node_endpoints: Endpoints = endpoints.DEFAULT  # where managers may call nodes over HTTP; see `endpoints.py`
     node_tokens: bool = False  # whether nodes that join over HTTP must show a token; true shuts out those as published
 

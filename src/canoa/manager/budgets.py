@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", NodeId, Layer)
 
-NONE_OVER: Final[frozenset[NodeId]] = frozenset()
-
 ENVELOPE_BYTES: Final = 120
 """What stands around an input on its way, at least: names and ids."""
 

@@ -63,11 +63,11 @@ def explained(
 
 
 def _over(catalogue: Catalogue, router: Router, pool: Pool) -> list[Considered]:
-    """Those whose link budget, or their layer's, is used up."""
-    over = router.budgets.over(pool)
+    """Those that get nothing now, whoever else there is: their link budget is used up, or they are full."""
+    over = router.never(pool)
     offering = [*pool.clear, *(each.candidate for each in pool.doubtful)] if over else []
     rows = [catalogue.rows[each.node_id] for each in offering if each.node_id in over]
-    return [Considered(row.node_id, row.layer, row.site, ruled_out=router.budgets.why(row)) for row in rows]
+    return [Considered(row.node_id, row.layer, row.site, ruled_out=router.never_why(row)) for row in rows]
 
 
 def _rated(

@@ -68,6 +68,7 @@ def _settings(app: Canoa, own_ports: frozenset[int]) -> ManagerSettings:
             routing=settings.routing,
             compression=settings.compression(),
             link_budgets=settings.link_budgets(),
+            inbox=settings.node_inbox,
             endpoints=settings.allowed_endpoints(),
             own_ports=own_ports,
         ),

@@ -25,5 +25,6 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     breaker: BreakerSettings = BreakerSettings()
     compression: CompressionPolicy = DEFAULT_POLICY  # of messages to nodes that read it, by their layer
     link_budgets: dict[Layer, LinkBudget] = {}  # of all nodes of a layer together
+    inbox: int = 100_000  # steps that may be out at one node; then others get them, or they wait in the store
     endpoints: Allowed = parse_endpoints("endpoints", DEFAULT)  # of nodes that may be called over HTTP
     own_ports: frozenset[int] = frozenset()  # where this program listens: no node is there

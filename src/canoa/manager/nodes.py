@@ -17,6 +17,7 @@ from canoa.manager.explaining import explained
 from canoa.manager.following import Follower
 from canoa.manager.health import HealthNotes
 from canoa.manager.heartbeat import Heart
+from canoa.manager.inboxes import Inboxes, InboxKeeper
 from canoa.manager.links import Links
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.probing import Prober
@@ -64,6 +65,7 @@ class Nodes:
         self._strategies = Strategies(settings.routing, start=random.randrange(1_000_000))
         clock = clock or SystemClock()
         self.budgets = Budgets(settings.link_budgets, clock)
+        self.inboxes = Inboxes(settings.inbox)
         self.caller = Caller(settings.endpoints, own_ports=settings.own_ports)
         self.catalogue = Catalogue(
             settings,
@@ -92,7 +94,9 @@ class Nodes:
             watching=self.watching,
             note=self.health.post_from_any_thread,
             budgets=self.budgets,
+            inboxes=self.inboxes,
         )
+        self.inbox_keeper = InboxKeeper(self.inboxes, store)
         self.registrations = Registrations(
             broker,
             self.catalogue,
@@ -129,6 +133,7 @@ class Nodes:
         """Return once registrations are taken and the router knows what the store knows."""
         await self._broker.declare(*topology.manager())
         await self.follower.open()
+        await self.inbox_keeper.look()
         registrations = await self._broker.consume(
             topology.NODES_REGISTER, self.registrations.on_delivery, prefetch=PREFETCH, topology=topology.manager()
         )
@@ -162,6 +167,7 @@ class Nodes:
             "health": self.health.run(),
             "heartbeat": self.heart.run(),
             "hello": self.heart.say_hello(),
+            "inboxes": self.inbox_keeper.run(),
             "probe": self.prober.run(),
             "trim": self.trimmer.run(),
         }
@@ -170,6 +176,7 @@ class Nodes:
         self._strategies.forget(node_id)
         self.reaching.forget(node_id)
         self.links.forget(node_id)
+        self.inboxes.forget(node_id)
 
     async def aclose(self) -> None:
         for consumer in self.consumers:

@@ -17,7 +17,8 @@ from canoa.execution.health import Sign
 from canoa.execution.outcome import Outcome
 from canoa.execution.placement import Placement
 from canoa.execution.step_moves import Choice, Need, Route
-from canoa.manager.budgets import NONE_OVER, Budgets
+from canoa.manager.budgets import Budgets
+from canoa.manager.inboxes import Inboxes
 from canoa.manager.placing import Placer
 from canoa.manager.pools import WHOLE_NODE, Pool
 from canoa.manager.routing.port import Asked
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from canoa.manager.routing.port import Candidate
     from canoa.manager.routing.strategies import Strategies
     from canoa.manager.watching import Watching
-    from canoa.store.routed_port import Moved
+    from canoa.store.routed_port import Moved, NodeRow
     from canoa.vocabulary import ActionName, NodeId
 
 NOBODY: Final = Pool()
@@ -53,7 +54,8 @@ class _Wanted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Router:
-    """`note` hears of trials, in the thread that asked. `budgets`: who gets nothing, since enough has travelled."""
+    """`note` hears of trials, in the thread that asked. `budgets`: who gets nothing, since enough has travelled;
+    `inboxes`: since enough is out there."""
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class Router:
         watching: Watching,
         note: Callable[[HealthNote], None],
         budgets: Budgets | None = None,
+        inboxes: Inboxes | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._strategies = strategies
@@ -72,6 +75,7 @@ class Router:
         self._watching = watching
         self._note = note
         self.budgets = budgets or Budgets({}, catalogue.clock)
+        self.inboxes = inboxes or Inboxes()
         self._lock = threading.Lock()
         self._trials: dict[tuple[NodeId, str], int] = {}  # when they were claimed here: the rows follow later
 
@@ -86,18 +90,30 @@ class Router:
 
     def choose(self, need: Need) -> Choice | None:
         pool = self._catalogue.pools.by_action.get(need.action, NOBODY)
-        wanted = _Wanted(need, pool, need.placement or pool.placement)
-        if self.budgets.is_limiting:
-            return self._choose_within(wanted)
-        return self._choose(wanted, NONE_OVER)
-
-    def _choose_within(self, wanted: _Wanted) -> Choice | None:
-        """Not one whose link budget is used up; what the chosen one gets is held until it has left."""
-        choice = self._choose(wanted, self.budgets.over(wanted.pool))
-        row = None if choice is None else self._catalogue.rows.get(choice.node_id)
-        if row is not None:
-            self.budgets.hold(row, wanted.need.size_bytes)
+        choice = self._choose(_Wanted(need, pool, need.placement or pool.placement), self.never(pool))
+        if choice is not None:
+            self.inboxes.sent(choice.node_id)
+            if self.budgets.is_limiting:
+                self._hold(choice.node_id, need.size_bytes)
         return choice
+
+    def never(self, pool: Pool) -> frozenset[NodeId]:
+        """Those of its nodes that get nothing now, perhaps with some that are not its own."""
+        full = self.inboxes.full
+        if not self.budgets.is_limiting:
+            return full
+        over = self.budgets.over(pool)
+        return over | full if full else over
+
+    def never_why(self, row: NodeRow) -> str:
+        """Why it gets nothing now; empty: it may have some."""
+        return self.budgets.why(row) or self.inboxes.why(row.node_id)
+
+    def _hold(self, node_id: NodeId, size_bytes: int) -> None:
+        """What the chosen one gets is held until it has left."""
+        row = self._catalogue.rows.get(node_id)
+        if row is not None:
+            self.budgets.hold(row, size_bytes)
 
     def _choose(self, wanted: _Wanted, never: frozenset[NodeId]) -> Choice | None:
         """`never`: to be avoided, also where there is nobody else."""
@@ -111,6 +127,10 @@ class Router:
 
     def ended(self, moved: Moved, now_ms: int) -> None:
         """An attempt, as it was written, or several that were called off. On the event loop."""
+        for node_id, _ in moved.freed:
+            self.inboxes.ended(node_id)
+        if moved.node_id is not None and moved.step_outcome is not None:
+            self.inboxes.ended(moved.node_id)
         if not self._strategies.is_counting:
             return
         for node_id, action in moved.freed:

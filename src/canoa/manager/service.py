@@ -214,6 +214,10 @@ class Manager:
     def silent_after_s(self) -> float:
         return self._settings.nodes.silence_s
 
+    @property
+    def node_inbox(self) -> int:
+        return self._settings.nodes.inbox
+
     def link_use(self, row: NodeRow) -> LinkUse:
         """What travelled to and from a node since this manager started."""
         return self.nodes.links.use(row)

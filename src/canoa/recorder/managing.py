@@ -37,6 +37,10 @@ class Managing(Protocol):
         """A node without a sign of life for so long gets no work."""
 
     @property
+    def node_inbox(self) -> int:
+        """A node at which so many steps are out gets no more."""
+
+    @property
     def trouble(self) -> str | None:
         """Why it cannot work just now; None: it can."""
 

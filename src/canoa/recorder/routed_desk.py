@@ -157,6 +157,7 @@ class RoutedDesk:
             now_ms=now_ms(),
             settings=manager.breaker_settings,
             silent_after_s=manager.silent_after_s,
+            max_queued=manager.node_inbox,
             link_use=manager.link_use,
             endpoint_refusal=manager.endpoint_refusal,
         )

@@ -40,6 +40,7 @@ SILENT: Final = "silent"
 UNREACHABLE: Final = "unreachable"
 LEFT: Final = "left"
 OVER_BUDGET: Final = "over-budget"
+FULL: Final = "full"
 
 # --- Tasks ----------------------------------------------------------------------------------------------
 
@@ -116,6 +117,7 @@ def nodes(
     now_ms: int,
     settings: BreakerSettings,
     silent_after_s: float,
+    max_queued: int,
     link_use: Callable[[NodeRow], LinkUse] = lambda _: LinkUse(),
     endpoint_refusal: Callable[[NodeRow], str] = lambda _: "",
 ) -> list[NodeView]:
@@ -136,7 +138,8 @@ def nodes(
             endpoint=row.endpoint,
             labels=row.labels,
             actions=list(row.actions),
-            state=_state(row, now_ms, silent_after_s, has_way=bool(ways), is_over=bool(use.over_why)),
+            state=_absence(row, now_ms, silent_after_s, has_way=bool(ways))
+            or _fullness(is_over=bool(use.over_why), is_full=queued.get(row.node_id, 0) >= max_queued),
             proof=row.proof,
             health=health(by_place.get((row.node_id, "")), now_ms, settings).value,
             action_health={name: state.value for name, state in states.items() if state is not Health.OK},
@@ -154,7 +157,7 @@ def nodes(
     return [shown(row) for row in sorted(rows, key=lambda row: (order.index(row.layer.value), row.node_id))]
 
 
-def _state(row: NodeRow, now_ms: int, silent_after_s: float, *, has_way: bool, is_over: bool) -> str:
+def _absence(row: NodeRow, now_ms: int, silent_after_s: float, *, has_way: bool) -> str | None:
     if not row.actions:
         return LEFT
     if not has_way:
@@ -163,7 +166,14 @@ def _state(row: NodeRow, now_ms: int, silent_after_s: float, *, has_way: bool, i
         return row.proof
     if now_ms - row.seen_ms > silent_after_s * 1000:
         return SILENT
-    return OVER_BUDGET if is_over else HERE
+    return None
+
+
+def _fullness(*, is_over: bool, is_full: bool) -> str:
+    """Of one that is there."""
+    if is_over:
+        return OVER_BUDGET
+    return FULL if is_full else HERE
 
 
 def catalogue(rows: Iterable[NodeRow], shown: Iterable[NodeView]) -> list[CatalogueEntry]:

@@ -106,13 +106,14 @@ class Registered:
 class NodeView:
     """`state`: `here`, `silent` (no sign of life for too long: it gets no work), `unreachable` (it has neither a queue
     nor an address that managers call), `left`, `deaf` (what is sent to it is not answered), `cut_off` (nobody listens
-    for it, and it may come back), `dead`, or `over-budget` (enough has travelled: it gets no work until `over_budget`
-    is over). `proof`: `online` (it lately answered what was sent to it), `deaf`, `cut_off`, `dead`, or `unproven` (it
-    offers no such proof, or has not given it yet). `protocol`: by which it is reached, the preferred one first
-    (`AMQP+HTTP`). `endpoint_refused`: why the manager that was asked does not call its endpoint. `health`: OK, WARNING,
-    DOWN or RECOVERING; `action_health`: where one of its actions is not OK. `queued`: steps that are out at it.
-    `sent_bytes`, `received_bytes`: bodies of messages to it and of its answers as they travelled, since the manager
-    started that was asked. `link_budget`: its own, such as `10MB/day`."""
+    for it, and it may come back), `dead`, `over-budget` (enough has travelled: it gets no work until `over_budget` is
+    over), or `full` (as many steps are out at it as may be: it gets no more until it answers, or they expire). `proof`:
+    `online` (it lately answered what was sent to it), `deaf`, `cut_off`, `dead`, or `unproven` (it offers no such
+    proof, or has not given it yet). `protocol`: by which it is reached, the preferred one first (`AMQP+HTTP`).
+    `endpoint_refused`: why the manager that was asked does not call its endpoint. `health`: OK, WARNING, DOWN or
+    RECOVERING; `action_health`: where one of its actions is not OK. `queued`: steps that are out at it. `sent_bytes`,
+    `received_bytes`: bodies of messages to it and of its answers as they travelled, since the manager started that was
+    asked. `link_budget`: its own, such as `10MB/day`."""
 
     id: str
     layer: str

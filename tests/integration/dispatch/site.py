@@ -53,6 +53,10 @@ class Node:
             Publication(message=Message(body=body), exchange="amq.topic", key=topology.NODES_REGISTER, mandatory=False)
         )
 
+    async def go_away(self) -> None:
+        """Its queue stays, and keeps what comes, until it joins again."""
+        await self._consumer.cancel()
+
     async def vanish(self) -> None:
         """Without a word, and its queue with it."""
         for task in self._running:

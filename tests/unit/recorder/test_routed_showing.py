@@ -95,7 +95,7 @@ def breaker(node_id: str, *, action: str = "", failures: int, down_until_ms: int
 
 def shown(*rows: NodeRow, breakers: tuple[BreakerRow, ...] = ()) -> list[NodeView]:
     queued = {NodeId("gw-7"): 3}
-    return showing.nodes(rows, breakers, queued, now_ms=NOW_MS, settings=SETTINGS, silent_after_s=150)
+    return showing.nodes(rows, breakers, queued, now_ms=NOW_MS, settings=SETTINGS, silent_after_s=150, max_queued=4)
 
 
 def test_nodes_stand_from_the_edge_to_the_cloud() -> None:
@@ -110,6 +110,16 @@ def test_a_node_is_here_silent_or_left() -> None:
     assert [each.state for each in shown(*rows)] == ["here", "silent", "left"]
 
 
+def test_a_node_at_which_as_many_steps_are_out_as_may_be_is_full_and_nobody_counts_on_it() -> None:
+    rows = [node("a"), node("b"), node("c", left=True)]
+    queued = {NodeId("a"): 4, NodeId("b"): 3, NodeId("c"): 4}
+
+    found = showing.nodes(rows, (), queued, now_ms=NOW_MS, settings=SETTINGS, silent_after_s=150, max_queued=4)
+
+    assert [each.state for each in found] == ["full", "here", "left"]
+    assert showing.catalogue(rows, found)[0].nodes == ["b"]
+
+
 def test_a_node_whose_link_budget_is_used_up_is_shown_with_what_travelled_and_nobody_counts_on_it() -> None:
     rows = [msgspec.structs.replace(node("a"), link_budget="1kB/min"), node("b")]
     uses = {"a": LinkUse(900, 200, "its link budget is used up")}
@@ -121,6 +131,7 @@ def test_a_node_whose_link_budget_is_used_up_is_shown_with_what_travelled_and_no
         now_ms=NOW_MS,
         settings=SETTINGS,
         silent_after_s=150,
+        max_queued=4,
         link_use=lambda row: uses.get(row.node_id, LinkUse()),
     )
 
