@@ -101,6 +101,48 @@ def test_one_is_told_where_a_call_would_go_and_why(managed: Shell) -> None:
     assert "continuum.nothing" in unknown.stderr
 
 
+PLACED = """
+plan: placed
+steps:
+  fetch: {action: continuum.fetch, with: {url: $input.url}}
+  total: {action: continuum.total, with: {data: $fetch}, placement: {layers: [EDGE], near: prefer}}
+"""
+
+
+def test_one_is_told_where_a_step_of_a_plan_would_go(managed: Shell) -> None:
+    [node] = nodes(managed)
+    assert managed.canoa("plans", "register", "-", stdin=PLACED).returncode == 0
+
+    first = managed.canoa("explain", "placed", "--step", "fetch")
+    placed = managed.canoa("explain", "urn:sapparchi:Task:placed", "--step", "total")
+    as_json = json.loads(managed.canoa("explain", "placed", "--step", "total", "--json").stdout)
+
+    went = f"would go to {node['id']}, by round robin over 1 node.\n"
+    assert first.stderr == f"step fetch of placed, continuum.fetch, {went}"
+    assert placed.stderr == (
+        "step total of placed, continuum.total, would wait: no node can take it now.\n"
+        "Nodes of the site where fetch ran will be preferred; which one that is, is not known before.\n"
+    )
+    assert "the step may run in EDGE" in placed.stdout
+    assert (as_json["node_id"], as_json["step"]) == (None, "total")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["placed"], "--step NAME"),
+        (["plan.yaml", "--step", "fetch"], "canoa plans register plan.yaml"),
+        (["continuum.fetch", "--step", "fetch"], "is an action, which has no steps"),
+        (["nothing", "--step", "fetch"], "no plan 'nothing' is registered"),
+    ],
+)
+def test_what_cannot_be_explained_names_the_remedy(managed: Shell, args: list[str], said: str) -> None:
+    refused = managed.canoa("explain", *args)
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert said in refused.stderr
+
+
 def test_a_plan_file_is_submitted_and_watched_line_by_line_where_there_is_no_terminal(
     managed: Shell, tmp_path: Path
 ) -> None:

@@ -76,6 +76,9 @@ class RoutedDoor(Protocol):
     def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
         """Where an attempt with so large an input would go now, and why."""
 
+    def explain_step(self, plan: str, step: str, *, size_bytes: int = 0) -> ExplainView:
+        """The same of a registered plan's step, by what the plan says of it."""
+
 
 class Door(RoutedDoor, Protocol):
     """Blocking, for one thread. Every method raises Canoa's own errors: those of the desk, as they were told, and those

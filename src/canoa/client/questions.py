@@ -137,6 +137,9 @@ class Questions:
     def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
         return self._ask_managers("explain", ExplainView, action=action, size_bytes=size_bytes)
 
+    def explain_step(self, plan: str, step: str, *, size_bytes: int = 0) -> ExplainView:
+        return self._ask_managers("explain_step", ExplainView, plan=plan, step=step, size_bytes=size_bytes)
+
     def _ask_managers(self, name: str, type_: type[T], /, **arguments: Any) -> T:
         body = msgspec.json.encode(arguments)
         return msgspec.convert(self._app.sync.run(ask(self._app, name, body, is_routed=True)), type_)

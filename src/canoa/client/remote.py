@@ -113,6 +113,10 @@ class Remote:
         asked = {"size_bytes": str(size_bytes)}
         return _read(self._link.get(f"/catalogue/{_part(action)}/explanation", asked), ExplainView)
 
+    def explain_step(self, plan: str, step: str, *, size_bytes: int = 0) -> ExplainView:
+        asked = {"size_bytes": str(size_bytes)}
+        return _read(self._link.get(f"/plans/{_part(plan)}/steps/{_part(step)}/explanation", asked), ExplainView)
+
     # --- Tokens ---------------------------------------------------------------------------------------
 
     def create_token(self, name: str, role: Role, *, expires_s: float | None = None) -> MadeToken:

@@ -1,8 +1,11 @@
-"""Says where an attempt would go now, without sending one: what `canoa explain` shows. On the event loop."""
+"""Says where an attempt would go now, without sending one: what `canoa explain` shows. On the event loop.
+
+Asked with the same `Need` as the router, so that a plan's step is explained by what it says itself.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canoa.errors import UnknownAction
 from canoa.execution import health
@@ -15,6 +18,7 @@ from canoa.manager.routing.port import Asked
 
 if TYPE_CHECKING:
     from canoa.execution.placement import Placement
+    from canoa.execution.step_moves import Need
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.placing import Placer
     from canoa.manager.pools import Doubtful
@@ -34,31 +38,36 @@ _AWAY: Final = {
 }
 
 
-def explained(
-    catalogue: Catalogue, strategies: Strategies, router: Router, action: ActionName, *, size_bytes: int = 0
-) -> Explained:
+class _Placing(NamedTuple):
+    """Where it may go: as the step says, or else its action."""
+
+    placement: Placement | None
+    whose: str
+
+
+def explained(catalogue: Catalogue, strategies: Strategies, router: Router, need: Need) -> Explained:
     """Raises `UnknownAction` where nobody ever offered it."""
+    action = need.action
     if action not in catalogue.known_actions:
         raise UnknownAction(action)
-    now_ms = catalogue.now_ms()
     pool = catalogue.pools.by_action.get(action, Pool())
+    placing = _Placing(pool.placement, "action") if need.placement is None else _Placing(need.placement, "step")
     over = _over(catalogue, router, pool)
     spent = frozenset(each.node_id for each in over)
-    rated = _rated(strategies, router.placer, pool, Asked(action, now_ms, size_bytes), avoid=spent)
+    rated = _rated(strategies, router.placer, pool, need, placing.placement, avoid=spent)
     doubtful = [
-        _doubtful(catalogue, router, each, pool, now_ms, others_can=bool(rated))
+        _doubtful(catalogue, router, each, need, placing, others_can=bool(rated))
         for each in pool.doubtful
         if each.candidate.node_id not in spent
     ]
     able = [each for each in doubtful if not each.ruled_out] + rated
     seen = {each.node_id for each in able} | spent
     left_out = [each for each in pool.clear if each.node_id not in seen]
-    placement = pool.placement
-    others = [] if placement is None else [_elsewhere(each, action, placement, router.placer) for each in left_out]
+    others = [_elsewhere(each, action, placing, router.placer) for each in left_out]
     others += [*(each for each in doubtful if each.ruled_out), *over]
     seen |= {each.node_id for each in others}
-    others += [_away(catalogue, row, now_ms) for row in _offering(catalogue, action) if row.node_id not in seen]
-    return Explained(action, strategies.name(pool.routing), (*able, *others))
+    others += [_away(catalogue, row, need.now_ms) for row in _offering(catalogue, action) if row.node_id not in seen]
+    return Explained(action, strategies.name(pool.routing), (*able, *others), placing.placement)
 
 
 def _over(catalogue: Catalogue, router: Router, pool: Pool) -> list[Considered]:
@@ -70,22 +79,29 @@ def _over(catalogue: Catalogue, router: Router, pool: Pool) -> list[Considered]:
 
 
 def _rated(
-    strategies: Strategies, placer: Placer, pool: Pool, asked: Asked, *, avoid: frozenset[NodeId]
+    strategies: Strategies,
+    placer: Placer,
+    pool: Pool,
+    need: Need,
+    placement: Placement | None,
+    *,
+    avoid: frozenset[NodeId],
 ) -> list[Considered]:
-    placed = (
-        Placed(pool.clear) if pool.placement is None else placer.place(asked, pool.clear, pool.placement, avoid=avoid)
-    )
+    asked = Asked(need.action, need.now_ms, need.size_bytes)
+    placed = Placed(pool.clear) if placement is None else placer.place(asked, pool.clear, placement, avoid=avoid)
     rated = strategies.of(pool.routing).rate(asked, placed.candidates)
     return [Considered(c.node_id, c.layer, c.site, score, why) for c, score, why in rated if c.node_id not in avoid]
 
 
-def _elsewhere(candidate: Candidate, action: ActionName, placement: Placement, placer: Placer) -> Considered:
+def _elsewhere(candidate: Candidate, action: ActionName, placing: _Placing, placer: Placer) -> Considered:
     """A healthy one that the placement leaves out."""
+    placement = placing.placement
+    assert placement is not None  # without one, nobody is left out
     tide = placer.tide(action, candidate.layer, placement)
     if missing := placement.missing(candidate.labels):
         why = f"it has no label {', '.join(missing)}"
     elif placement.layers and candidate.layer not in placement.layers:
-        why = f"the action may run in {', '.join(placement.layers)}"
+        why = f"the {placing.whose} may run in {', '.join(placement.layers)}"
     elif tide.is_out:
         why = f"its layer {'is slow' if tide.is_slow else 'has enough to do'}: the next one gets what comes"
     else:
@@ -94,15 +110,15 @@ def _elsewhere(candidate: Candidate, action: ActionName, placement: Placement, p
 
 
 def _doubtful(
-    catalogue: Catalogue, router: Router, doubtful: Doubtful, pool: Pool, now_ms: int, *, others_can: bool
+    catalogue: Catalogue, router: Router, doubtful: Doubtful, need: Need, placing: _Placing, *, others_can: bool
 ) -> Considered:
     candidate = doubtful.candidate
     found = Considered(candidate.node_id, candidate.layer, candidate.site)
-    if pool.placement is not None and not pool.placement.allows(candidate.layer, candidate.labels):
-        return found._replace(ruled_out="its placement does not allow it, and a circuit is open")
-    if router.gets_trial(doubtful, now_ms, others_can=others_can):
+    if placing.placement is not None and not placing.placement.allows(candidate.layer, candidate.labels):
+        return found._replace(ruled_out=f"the {placing.whose}'s placement does not allow it, and a circuit is open")
+    if router.gets_trial(doubtful, need, others_can=others_can):
         return found._replace(why="RECOVERING: the next attempt that may fail is its trial")
-    return found._replace(ruled_out=_open_why(catalogue, doubtful, now_ms))
+    return found._replace(ruled_out=_open_why(catalogue, doubtful, need.now_ms))
 
 
 def _open_why(catalogue: Catalogue, doubtful: Doubtful, now_ms: int) -> str:

@@ -174,9 +174,10 @@ class Router:
 
         return is_allowed
 
-    def gets_trial(self, doubtful: Doubtful, now_ms: int, *, others_can: bool) -> bool:
-        """Whether the next attempt that may fail goes there, or, where nobody else can have it, any."""
-        if others_can and not doubtful.candidate.retries:
+    def gets_trial(self, doubtful: Doubtful, need: Need, *, others_can: bool) -> bool:
+        """Whether such an attempt, if it may fail, goes there, or, where nobody else can have it, any."""
+        now_ms = need.now_ms
+        if others_can and not _can_fail(doubtful.candidate, need.retries_left):
             return False
         if not all(health.may_send(row, now_ms, self._settings) for row in doubtful.open_circuits):
             return False

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
     from canoa.execution.link_budget import LinkUse
-    from canoa.execution.step_moves import Verdict
+    from canoa.execution.step_moves import Need, Verdict
     from canoa.store.port import Accepted
     from canoa.store.routed_port import FullStore, NodeRow
     from canoa.transports.mqtt import MqttTransport
@@ -237,9 +237,9 @@ class Manager:
         """A node's answer, likewise."""
         await self._doors.take_result(message)
 
-    def explain(self, action: ActionName, *, size_bytes: int = 0) -> Explained:
+    def explain(self, need: Need) -> Explained:
         """Where an attempt would go now, and why. Raises `UnknownAction`."""
-        return self.nodes.explain(action, size_bytes=size_bytes)
+        return self.nodes.explain(need)
 
     # --- Inside ---------------------------------------------------------------------------------------------
 

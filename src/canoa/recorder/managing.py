@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
     from canoa.execution.link_budget import LinkUse
-    from canoa.execution.step_moves import Verdict
+    from canoa.execution.step_moves import Need, Verdict
     from canoa.store.port import Accepted
     from canoa.store.routed_port import NodeRow, RoutedStore
-    from canoa.vocabulary import ActionName, TaskId
+    from canoa.vocabulary import TaskId
     from canoa.wire.sapparchi import RegistrationAck
 
 
@@ -62,5 +62,5 @@ class Managing(Protocol):
     async def take_result(self, message: Message) -> None:
         """A node's answer, likewise."""
 
-    def explain(self, action: ActionName, *, size_bytes: int = 0) -> Explained:
-        """Where an attempt with so large an input would go now, and why. Raises `UnknownAction`."""
+    def explain(self, need: Need) -> Explained:
+        """Where an attempt that needs so much would go now, and why. Raises `UnknownAction`."""

@@ -12,7 +12,8 @@ from canoa.clock import now_ms
 from canoa.errors import ArgumentsRefused, NobodyManages, NotRouted, SettingError, UnknownNode, UnknownPlan
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan_reading import plan_from_document
-from canoa.execution.step_moves import Verdict
+from canoa.execution.step_moves import Need, Verdict
+from canoa.execution.step_records import encode_plan, outline_of
 from canoa.recorder import routed_showing as showing
 from canoa.recorder.routed_views import (
     CatalogueEntry,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from canoa.broker.port import Message
+    from canoa.execution.explaining import Explained
     from canoa.execution.plan import Plan
     from canoa.recorder.managing import Managing
     from canoa.recorder.views import SubmitOptions
@@ -132,10 +134,13 @@ class RoutedDesk:
         return [showing.plan(each) for each in await self._manager().store.plans()]
 
     async def plan(self, name: str) -> PlanView:
+        return showing.plan(await self._registered(name))
+
+    async def _registered(self, name: str) -> Plan:
         found = await self._manager().store.plan(task_name(name))
         if found is None:
             raise UnknownPlan(name)
-        return showing.plan(found)
+        return found
 
     async def register(self, name: str, document: dict[str, Any]) -> Registered:
         """In place of the one that had the name. Tasks that run keep the plan that they began with."""
@@ -170,10 +175,25 @@ class RoutedDesk:
         return showing.catalogue(await self._manager().store.nodes(), await self.nodes())
 
     async def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
-        """Where an attempt would go now, and why."""
-        if size_bytes < 0:
-            raise SettingError(f"size_bytes is {size_bytes}; use 0 or more")
-        return showing.explanation(self._manager().explain(action_name(action), size_bytes=size_bytes))
+        """Where a call would go now, and why."""
+        return showing.explanation(self._explained(Need(action_name(action), now_ms(), size_bytes=size_bytes)))
+
+    async def explain_step(self, plan: str, step: str, *, size_bytes: int = 0) -> ExplainView:
+        """Where that step of a registered plan would go now, by what the plan says of it, and why."""
+        outline = outline_of(encode_plan(await self._registered(plan)))
+        place = {each.name: at for at, each in enumerate(outline.steps)}.get(step)
+        if place is None:
+            names = ", ".join(each.name for each in outline.steps[:20])
+            raise SettingError(f"plan {outline.plan.name!r:.80} has no step {step!r:.80}; it has {names}")
+        said = outline.steps[place]
+        need = Need(said.action, now_ms(), frozenset(), said.retries, size_bytes, said.placement)
+        sources = [outline.steps[at].name for at in outline.sources[place]]
+        return showing.step_explanation(self._explained(need), plan=outline.plan.name, step=step, sources=sources)
+
+    def _explained(self, need: Need) -> Explained:
+        if need.size_bytes < 0:
+            raise SettingError(f"size_bytes is {need.size_bytes}; use 0 or more")
+        return self._manager().explain(need)
 
     async def register_node(self, message: Message) -> RegistrationAck:
         """A registration that came over HTTP."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from canoa.clock import as_time, as_time_or_none
@@ -39,6 +40,11 @@ SILENT: Final = "silent"
 UNREACHABLE: Final = "unreachable"
 LEFT: Final = "left"
 OVER_BUDGET: Final = "over-budget"
+
+_NEAR: Final = {
+    "prefer": "nodes of the site where {} ran will be preferred",
+    "require": "only nodes of the site where {} ran will do",
+}
 
 # --- Tasks ----------------------------------------------------------------------------------------------
 
@@ -187,6 +193,15 @@ def _entry(name: ActionName, offering: Sequence[NodeRow], able: Mapping[str, Nod
 
 def _is_up(node: NodeView, action: str) -> bool:
     return node.action_health.get(action) != Health.DOWN
+
+
+def step_explanation(known: Explained, *, plan: str, step: str, sources: Sequence[str]) -> ExplainView:
+    """`sources`: the steps that its input comes from."""
+    placement = known.placement
+    note = ""
+    if placement is not None and placement.near and sources:
+        note = f"{_NEAR[placement.near].format(' and '.join(sources))}; which one that is, is not known before"
+    return replace(explanation(known), plan=plan, step=step, note=note)
 
 
 def explanation(known: Explained) -> ExplainView:

@@ -179,9 +179,13 @@ class ConsideredView:
 @dataclass(frozen=True, kw_only=True)
 class ExplainView:
     """Where an attempt would go now. `node_id`: the likeliest; null: nowhere. `considered`: the best first, then those
-    that are ruled out. As the manager sees it that answers; others may have sent other attempts."""
+    that are ruled out. As the manager sees it that answers; others may have sent other attempts. `plan`, `step`: where
+    a plan's step was asked about. `note`: what will count besides, and is not known before."""
 
     action: str
     routing: str
     node_id: str | None
     considered: list[ConsideredView]
+    plan: str | None = None
+    step: str | None = None
+    note: str = ""

@@ -170,5 +170,9 @@ def _offer_routed(system: Canoa, desk: Desk) -> None:
         return await routed.explain(action, size_bytes=size_bytes)
 
     @system.action()
+    async def explain_step(plan: str, step: str, size_bytes: int = 0) -> ExplainView:
+        return await routed.explain_step(plan, step, size_bytes=size_bytes)
+
+    @system.action()
     async def catalogue() -> list[CatalogueEntry]:
         return await routed.catalogue()

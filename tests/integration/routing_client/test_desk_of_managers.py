@@ -152,6 +152,64 @@ async def test_every_node_and_what_it_offers_is_shown(plant: Plant) -> None:
     }
 
 
+PLACED: dict[str, Any] = {
+    "plan": "placed",
+    "steps": {
+        "fetch": {
+            "action": "plant.fetch",
+            "with": {"url": "$input.url"},
+            "placement": {"layers": ["EDGE"]},
+            "compensate": "plant.hold",
+        },
+        "total": {"action": "plant.total", "with": {"data": "$fetch"}, "placement": {"near": "require"}},
+    },
+}
+
+
+async def test_one_is_told_where_a_step_of_a_plan_would_go(plant: Plant) -> None:
+    async with api_of(plant) as api:
+        await api.put("/api/v1/plans/placed", json=PLACED)
+
+        async def explained(step: str, **query: Any) -> dict[str, Any]:
+            found = await api.get(f"/api/v1/plans/placed/steps/{step}/explanation", params=query)
+            assert found.status_code == 200, found.text
+            return dict(found.json())
+
+        action = (await api.get("/api/v1/catalogue/plant.fetch/explanation")).json()
+        fetch, total = await explained("fetch"), await explained("total", size_bytes=1000)
+        undoing = await explained("fetch.compensation")
+        over_the_broker = await asked(plant, "explain_step", plan="placed", step="fetch")
+
+    [considered] = fetch["considered"]
+    assert (fetch["plan"], fetch["step"], fetch["action"]) == ("placed", "fetch", "plant.fetch")
+    assert (fetch["node_id"], considered["ruled_out"]) == (None, "the step may run in EDGE")
+    assert fetch["note"] == ""
+    assert over_the_broker == fetch
+    assert action["node_id"] == total["node_id"] == undoing["node_id"] == considered["node_id"]
+    assert (action["plan"], action["step"]) == (None, None)
+    assert total["note"] == "only nodes of the site where fetch ran will do; which one that is, is not known before"
+    assert undoing["action"] == "plant.hold"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("nothing/steps/fetch", 404, "no plan 'nothing' is registered"),
+        ("placed/steps/nothing", 422, "it has fetch, total, fetch.compensation"),
+        ("placed/steps/total.compensation", 422, "has no step 'total.compensation'"),
+    ],
+)
+async def test_a_step_that_is_not_there_is_not_explained(
+    memory_plant: Plant, path: str, status: int, said: str
+) -> None:
+    async with api_of(memory_plant) as api:
+        await api.put("/api/v1/plans/placed", json=PLACED)
+        refused = await api.get(f"/api/v1/plans/{path}/explanation")
+
+    assert refused.status_code == status, refused.text
+    assert said in refused.json()["error"]["message"]
+
+
 async def test_a_node_hears_that_the_manager_is_up(plant: Plant) -> None:
     async with api_of(plant) as api:
         asked = await api.get("/actuator/health", headers={"Authorization": ""})
