@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -186,11 +188,27 @@ def test_a_task_tells_its_whole_story(managed: Shell, tmp_path: Path) -> None:
 
     assert story.returncode == 0, story.stderr
     lines = story.stdout.splitlines()
-    assert lines[0].startswith(f"task {task_id}  power-factor  ok after ")
+    assert lines[0].startswith(f"task {task_id}  power-factor  ok, took ")
     assert [line[:9] for line in lines if line[0] in "├└"] == ["├─ fetch ", "├─ total ", "└─ report"]
     assert story.stdout.count("travelled") == 3
     assert [step["outcome"] for step in told["steps"]] == ["ok", "ok", "ok"]
     assert managed.canoa("task", "show", task_id, "--step", "total").stdout == "5.0\n"
+
+
+def test_how_long_a_task_took_is_the_same_wherever_it_is_shown(managed: Shell, tmp_path: Path) -> None:
+    task_id = submitted(managed, "plan.yaml", given(tmp_path))
+    managed.canoa("result", task_id, "--follow")
+
+    heading = managed.canoa("task", "show", task_id).stdout.splitlines()[0]
+    [row] = [line for line in managed.canoa("tasks").stdout.splitlines() if task_id in line]
+    task = json.loads(managed.canoa("tasks", task_id, "--json").stdout)
+
+    waited_too = datetime.fromisoformat(task["ended_at"]) - datetime.fromisoformat(task["submitted_at"])
+    assert task["took_s"] == pytest.approx(waited_too.total_seconds())
+    took = re.search(r"took ([\d.]+ m?s)", heading)
+    assert took is not None, heading
+    assert row.rstrip().endswith(f"   {took[1]}")
+    assert f"{task['took_s']}" in managed.canoa("tasks", task_id).stdout
 
 
 def test_a_failed_task_is_exit_1_and_only_what_failed_is_run_again(managed: Shell, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def continuum(*args: str) -> subprocess.CompletedProcess[str]:
 def assert_the_story_of_three_nodes(run: subprocess.CompletedProcess[str]) -> None:
     assert (run.returncode, run.stderr) == (0, "")
     told = run.stdout.splitlines()
-    assert re.match(r"task [0-9a-f]{32}  power-factor  ok after", told[0])
+    assert re.match(r"task [0-9a-f]{32}  power-factor  ok, took", told[0])
     ran = re.findall(r"─ (\w+) +ok .*\n[ │]+1\. (\S+) +ok ", run.stdout)
     assert ran == [("fetch_data", "meter-7"), ("power_factor", "gateway-2"), ("report", "office-1")]
     assert told[-1] == "pump 3 runs at a power factor of 0.825: a capacitor bank would pay off"

@@ -11,7 +11,7 @@ import typer
 from canoa.cli import output
 from canoa.cli.opening import open_door
 from canoa.cli.story import clean
-from canoa.cli.tasks import shown_time
+from canoa.cli.times import ago, shown_time
 from canoa.cli.worker import BrokerUrl
 
 if TYPE_CHECKING:
@@ -64,15 +64,6 @@ def shown_health(node: NodeView) -> str:
         return node.state
     ill = [f"{action} {state}" for action, state in node.action_health.items()]
     return node.health if not ill else f"{node.health} ({', '.join(ill)})"
-
-
-def ago(seconds: float) -> str:
-    if seconds < 1:
-        return "now"
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
 
 
 def shown_bytes(size: int) -> str:

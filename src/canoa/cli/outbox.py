@@ -71,8 +71,8 @@ def _paths(given: Path | None) -> list[Path]:
 
 
 def _rows(seen: Seen, now: datetime) -> list[list[str]]:
-    from canoa.cli.nodes import ago
     from canoa.cli.story import clean
+    from canoa.cli.times import ago
 
     return [
         [

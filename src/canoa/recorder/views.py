@@ -42,6 +42,9 @@ class Submitted:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskView:
+    """`started_at`: of the attempt that ended it, or is known last; of a routed task, of its first one. `took_s`: from
+    when it was submitted, or was due, until it ended: with all waiting, travelling, retries and runs."""
+
     id: str
     action: str
     state: str
@@ -56,6 +59,7 @@ class TaskView:
     progress: float | None
     progress_text: str | None
     run: int
+    took_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
