@@ -145,6 +145,19 @@ def test_what_cannot_be_explained_names_the_remedy(managed: Shell, args: list[st
     assert said in refused.stderr
 
 
+def test_who_submits_an_action_that_no_node_offers_is_told_what_helps(managed: Shell) -> None:
+    mistyped = managed.canoa("submit", "continuum.fetsh", '{"url": "abc"}', "--routed")
+    missing = managed.canoa("submit", "shop.resize", "{}", "--routed", "--json")
+
+    assert (mistyped.returncode, mistyped.stdout) == (2, "")
+    assert mistyped.stderr == (
+        "error: no node has ever offered action 'continuum.fetsh'; did you mean continuum.fetch? "
+        "`canoa nodes` shows who offers what, `canoa worker module:app` starts a node\n"
+    )
+    assert json.loads(missing.stdout)["error"]["type"] == "UnknownAction"
+    assert "nodes offer continuum.fetch, continuum.report, continuum.total;" in missing.stderr
+
+
 def test_a_plan_file_is_submitted_and_watched_line_by_line_where_there_is_no_terminal(
     managed: Shell, tmp_path: Path
 ) -> None:

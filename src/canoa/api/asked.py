@@ -230,7 +230,7 @@ def action(request: Request) -> str:
     try:
         return action_name(text)
     except WrongUse:
-        raise UnknownAction(text) from None
+        raise UnknownAction(text, nodes_offer="it is no action's name, which is <app>.<action>") from None
 
 
 def node_id(request: Request) -> str:

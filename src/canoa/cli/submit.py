@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,7 +82,8 @@ def submit(
         called, order = (
             _order(name, arguments, options, is_routed=is_routed) if not lines else (action_name(name), None)
         )
-        with closing(open_door(broker)) as door, close_names_told(called, broker):
+        names_told = nullcontext() if is_routed else close_names_told(called, broker)
+        with closing(open_door(broker)) as door, names_told:
             if order is None:
                 _submit_lines(door, called, lines, options, as_json=as_json)
                 return

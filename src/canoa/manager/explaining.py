@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from canoa.errors import UnknownAction
 from canoa.execution import health
 from canoa.execution.explaining import Considered, Explained
 from canoa.execution.health import Health
@@ -49,7 +48,7 @@ def explained(catalogue: Catalogue, strategies: Strategies, router: Router, need
     """Raises `UnknownAction` where nobody ever offered it."""
     action = need.action
     if action not in catalogue.known_actions:
-        raise UnknownAction(action)
+        raise router.unknown(action)
     pool = catalogue.pools.by_action.get(action, Pool())
     placing = _Placing(pool.placement, "action") if need.placement is None else _Placing(need.placement, "step")
     over = _over(catalogue, router, pool)

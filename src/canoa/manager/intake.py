@@ -14,7 +14,6 @@ from canoa.errors import (
     CanoaError,
     PayloadTooLarge,
     PlanRefused,
-    UnknownAction,
     UnknownPlan,
     WrongUse,
 )
@@ -74,7 +73,7 @@ class Intake:
         begins = [await self._begin(message) for message in messages]
         for name in {name for begin in begins for step in begin.plan.steps for name in (step.action, step.compensate)}:
             if name is not None and not self._route.is_known(name):
-                raise UnknownAction(name)
+                raise self._route.unknown(name)
         moved = await self._moving.apply_all(begins)
         return [_accepted(each) for each in moved]
 

@@ -21,11 +21,13 @@ from canoa.manager.budgets import NONE_OVER, Budgets
 from canoa.manager.placing import Placer
 from canoa.manager.pools import WHOLE_NODE, Pool
 from canoa.manager.routing.port import Asked
+from canoa.manager.unknown import unknown_action
 from canoa.store.routed_port import HealthNote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from canoa.errors import UnknownAction
     from canoa.execution.health import BreakerSettings
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.pools import Doubtful
@@ -77,6 +79,9 @@ class Router:
 
     def is_known(self, action: ActionName) -> bool:
         return action in self._catalogue.known_actions
+
+    def unknown(self, action: ActionName) -> UnknownAction:
+        return unknown_action(action, self._catalogue.known_actions)
 
     def answered_ms(self, node_id: NodeId) -> int | None:
         return self._watching.answered_ms(node_id)

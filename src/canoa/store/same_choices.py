@@ -20,6 +20,7 @@ class SameChoices:
 
     def __init__(self, route: Route) -> None:
         self.is_known = route.is_known
+        self.unknown = route.unknown
         self.answered_ms = route.answered_ms
         self.since_ms = route.since_ms
         self._choose = route.choose

@@ -255,7 +255,9 @@ async def test_steps_are_among_the_events(plant: Plant) -> None:
         ({"plan": DOCUMENT, "dispatch": "pool"}, 422, "`dispatch` does not go with `plan`"),
         ({"plan": DOCUMENT, "options": {"timeout": 5}}, 422, "steps have limits of their own"),
         ({"action": "plant.fetch", "input": {}}, 422, "`input` does not go with `action`"),
-        ({"action": "nobody.offers", "dispatch": "routed"}, 404, "nobody.offers"),
+        ({"action": "nobody.offers", "dispatch": "routed"}, 404, "nodes offer plant.fetch, plant.hold, plant.report"),
+        ({"action": "plant.fetsh", "dispatch": "routed"}, 404, "did you mean plant.fetch?"),
+        ({"plan": {"plan": "p", "steps": {"a": {"action": "plant.totl"}}}}, 404, "did you mean plant.total"),
         ({"action": "plant.fetch", "dispatch": "routed", "options": {"after": 5}}, 422, "a routed task has none"),
     ],
 )
