@@ -129,6 +129,17 @@ def test_one_is_told_where_a_step_of_a_plan_would_go(managed: Shell) -> None:
     assert (as_json["node_id"], as_json["step"]) == (None, "total")
 
 
+def test_who_registers_a_plan_is_told_what_no_node_offers_yet(managed: Shell) -> None:
+    undone = "plan: undone\nsteps: {fetch: {action: continuum.fetch, compensate: later.drop}}\n"
+
+    run = managed.canoa("plans", "register", "-", stdin=undone)
+
+    assert (run.returncode, run.stdout) == (0, "undone\n")
+    assert run.stderr == (
+        "registered\nno node has ever offered later.drop: its tasks are refused until one does; look at `canoa nodes`\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [

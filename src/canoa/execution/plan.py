@@ -56,3 +56,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str  # what follows `urn:sapparchi:Task:`; of a single action, the action's name
     steps: tuple[Step, ...]
     output: str | None = None  # the step whose result is the task's; None: of those that nobody waits for
+
+
+def actions_of(plan: Plan) -> list[ActionName]:
+    """All that it may run, compensations too, each once."""
+    named = [name for step in plan.steps for name in (step.action, step.compensate) if name is not None]
+    return list(dict.fromkeys(named))

@@ -85,10 +85,19 @@ def _checked_step(plan: str, step: Step) -> Step:
 
 
 def _checked_compensation(plan: str, step: Step) -> ActionName | None:
+    if step.compensate is None:
+        return None
     try:
-        return None if step.compensate is None else action_name(step.compensate)
+        name = action_name(step.compensate)
     except WrongUse as exc:
         raise PlanRefused(f"plan {plan!r}, step {step.name!r}: its compensation: {exc}", step=step.name) from exc
+    if name == action_name(step.action):
+        raise PlanRefused(
+            f"plan {plan!r}, step {step.name!r}: its compensation is {name}, its own action, which would do it again; "
+            f"name one that undoes it",
+            step=step.name,
+        )
+    return name
 
 
 def _check_limits(plan: str, step: Step) -> None:

@@ -212,6 +212,10 @@ class Manager:
     def silent_after_s(self) -> float:
         return self._settings.nodes.silence_s
 
+    def unoffered(self, actions: Iterable[ActionName]) -> list[ActionName]:
+        """Those that no node ever offered."""
+        return [each for each in actions if not self.nodes.router.is_known(each)]
+
     def link_use(self, row: NodeRow) -> LinkUse:
         """What travelled to and from a node since this manager started."""
         return self.nodes.links.use(row)

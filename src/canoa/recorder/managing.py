@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from canoa.broker.port import Message
     from canoa.execution.explaining import Explained
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from canoa.execution.step_moves import Need, Verdict
     from canoa.store.port import Accepted
     from canoa.store.routed_port import NodeRow, RoutedStore
-    from canoa.vocabulary import TaskId
+    from canoa.vocabulary import ActionName, TaskId
     from canoa.wire.sapparchi import RegistrationAck
 
 
@@ -39,6 +39,9 @@ class Managing(Protocol):
     @property
     def trouble(self) -> str | None:
         """Why it cannot work just now; None: it can."""
+
+    def unoffered(self, actions: Iterable[ActionName]) -> list[ActionName]:
+        """Those that no node ever offered, as far as this manager knows."""
 
     def link_use(self, row: NodeRow) -> LinkUse:
         """What travelled to and from a node since it started."""

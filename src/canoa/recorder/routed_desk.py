@@ -9,8 +9,10 @@ import msgspec
 from canoa.action import Options
 from canoa.client import routed
 from canoa.clock import now_ms
+from canoa.compensating import check_compensations
 from canoa.errors import ArgumentsRefused, NobodyManages, NotRouted, SettingError, UnknownNode, UnknownPlan
 from canoa.execution.outcome import Outcome
+from canoa.execution.plan import actions_of
 from canoa.execution.plan_reading import plan_from_document
 from canoa.execution.step_moves import Need, Verdict
 from canoa.execution.step_records import encode_plan, outline_of
@@ -30,8 +32,9 @@ from canoa.urn import action_name, task_name, task_urn
 from canoa.wire.codec import ANY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from canoa.action import Action
     from canoa.broker.port import Message
     from canoa.execution.explaining import Explained
     from canoa.execution.plan import Plan
@@ -39,13 +42,14 @@ if TYPE_CHECKING:
     from canoa.recorder.views import SubmitOptions
     from canoa.store.port import TaskRow
     from canoa.store.routed_port import RoutedStore, StepRow
-    from canoa.vocabulary import TaskId
+    from canoa.vocabulary import ActionName, TaskId
     from canoa.wire.sapparchi import RegistrationAck
 
 
 class RoutedDesk:
     """Every question raises `NobodyManages` where no manager runs in this process. `store`: the recorder's; `forward`:
-    asks a manager in another process, since anybody may be asked to cancel."""
+    asks a manager in another process, since anybody may be asked to cancel. `actions`: that are known here by their
+    parameters."""
 
     def __init__(
         self,
@@ -53,12 +57,14 @@ class RoutedDesk:
         max_payload_bytes: int,
         store: RoutedStore | None = None,
         forward: Callable[[TaskId], Awaitable[Any]] | None = None,
+        actions: Mapping[ActionName, Action[..., Any, Any]] | None = None,
     ) -> None:
         self.managing: Managing | None = None
         """Set once the manager runs."""
         self._limit_bytes = max_payload_bytes
         self._store = store
         self._forward = forward
+        self._actions = actions or {}
 
     @property
     def trouble(self) -> str | None:
@@ -82,7 +88,7 @@ class RoutedDesk:
         if (request.plan is None) == (request.action is None):
             raise SettingError("a routed task is of one action, or of one plan; give `action` or `plan`")
         if request.plan is not None:
-            known = task_name(request.plan) if isinstance(request.plan, str) else plan_from_document(request.plan)
+            known = task_name(request.plan) if isinstance(request.plan, str) else self._read(request.plan)
             return routed.of_plan(known, request.input, options, reply_to=None, limit_bytes=self._limit_bytes).message
         if not isinstance(request.input, dict):
             raise ArgumentsRefused("an action's arguments are an object keyed by parameter")
@@ -136,6 +142,11 @@ class RoutedDesk:
     async def plan(self, name: str) -> PlanView:
         return showing.plan(await self._registered(name))
 
+    def _read(self, document: dict[str, Any]) -> Plan:
+        plan = plan_from_document(document)
+        check_compensations(plan, self._actions)
+        return plan
+
     async def _registered(self, name: str) -> Plan:
         found = await self._manager().store.plan(task_name(name))
         if found is None:
@@ -143,12 +154,14 @@ class RoutedDesk:
         return found
 
     async def register(self, name: str, document: dict[str, Any]) -> Registered:
-        """In place of the one that had the name. Tasks that run keep the plan that they began with."""
-        plan = plan_from_document(document)
+        """In place of the one that had the name. Tasks that run keep the plan that they began with. Nodes may join
+        later: what none of them ever offered is told, and not refused before somebody submits it."""
+        plan = self._read(document)
         if plan.name != task_name(name):
             raise SettingError(f"the plan is called {plan.name!r:.80}, and is to be registered as {name!r:.80}")
         is_new = await self._manager().store.put_plan(plan, now_ms=now_ms())
-        return Registered(name=plan.name, task_id=task_urn(plan.name), is_new=is_new)
+        unoffered = self._manager().unoffered(actions_of(plan))
+        return Registered(name=plan.name, task_id=task_urn(plan.name), is_new=is_new, unoffered=[*unoffered])
 
     # --- Nodes --------------------------------------------------------------------------------------
 

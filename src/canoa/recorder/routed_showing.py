@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from canoa.clock import as_time, as_time_or_none
 from canoa.execution.health import Health, health
 from canoa.execution.link_budget import LinkUse
+from canoa.execution.plan import actions_of
 from canoa.execution.plan_writing import document
 from canoa.execution.proof import OUT
 from canoa.recorder import showing
@@ -108,9 +109,9 @@ def _between(from_ms: int | None, until_ms: int | None) -> int | None:
 
 
 def plan(known: Plan) -> PlanView:
-    named = [name for each in known.steps for name in (each.action, each.compensate) if name is not None]
-    actions = list(dict.fromkeys(named))
-    return PlanView(name=known.name, task_id=task_urn(known.name), actions=list(actions), document=document(known))
+    return PlanView(
+        name=known.name, task_id=task_urn(known.name), actions=[*actions_of(known)], document=document(known)
+    )
 
 
 def nodes(

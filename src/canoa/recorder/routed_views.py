@@ -95,11 +95,13 @@ class PlanView:
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:
-    """`is_new`: False when the very same plan was registered under that name."""
+    """`is_new`: False when the very same plan was registered under that name. `unoffered`: actions of its steps and
+    compensations that no node has ever offered: its tasks are refused until one does."""
 
     name: str
     task_id: str
     is_new: bool
+    unoffered: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

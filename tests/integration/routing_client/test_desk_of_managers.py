@@ -239,6 +239,21 @@ async def test_steps_are_among_the_events(plant: Plant) -> None:
     assert ("step_sent", "fetch") in kinds
 
 
+def undone_by(action: str) -> dict[str, Any]:
+    return {"plan": "undone", "steps": {"fetch": {"action": "plant.fetch", "compensate": action}}}
+
+
+async def test_what_no_node_ever_offered_is_told_when_a_plan_is_registered(plant: Plant) -> None:
+    async with api_of(plant) as api:
+        early = await api.put("/api/v1/plans/undone", json=undone_by("later.drop"))
+        known = await api.put("/api/v1/plans/undone", json=undone_by("plant.hold"))
+        unfit = await api.put("/api/v1/plans/undone", json=undone_by("plant.report"))
+
+    assert (early.status_code, early.json()["unoffered"]) == (200, ["later.drop"])
+    assert (known.status_code, known.json()["unoffered"]) == (200, [])
+    assert (unfit.status_code, unfit.json()["error"]["type"]) == (422, "PlanRefused")
+
+
 # --- Refusals -------------------------------------------------------------------------------------------
 
 
@@ -255,6 +270,9 @@ async def test_steps_are_among_the_events(plant: Plant) -> None:
         ({"plan": DOCUMENT, "dispatch": "pool"}, 422, "`dispatch` does not go with `plan`"),
         ({"plan": DOCUMENT, "options": {"timeout": 5}}, 422, "steps have limits of their own"),
         ({"action": "plant.fetch", "input": {}}, 422, "`input` does not go with `action`"),
+        ({"plan": undone_by("nobody.offers")}, 404, "no node has ever offered action 'nobody.offers'"),
+        ({"plan": undone_by("plant.report")}, 422, "plant.report cannot compensate a step: it takes (total: "),
+        ({"plan": undone_by("plant.fetch")}, 422, "its own action, which would do it again"),
         ({"action": "nobody.offers", "dispatch": "routed"}, 404, "nodes offer plant.fetch, plant.hold, plant.report"),
         ({"action": "plant.fetsh", "dispatch": "routed"}, 404, "did you mean plant.fetch?"),
         ({"plan": {"plan": "p", "steps": {"a": {"action": "plant.totl"}}}}, 404, "did you mean plant.total"),
