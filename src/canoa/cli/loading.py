@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from canoa.app import Canoa
 from canoa.errors import SettingError
 from canoa.settings import MEMORY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def load_app(target: str, broker: str | None = None) -> Canoa:
@@ -38,15 +33,6 @@ def load_app(target: str, broker: str | None = None) -> Canoa:
     if broker is not None:
         app.use_broker(broker)
     return app
-
-
-@contextmanager
-def needs_extra(command: str, extra: str) -> Iterator[None]:
-    """Imports inside that may be missing say what to install."""
-    try:
-        yield
-    except ModuleNotFoundError as exc:
-        raise SettingError(f"`{command}` needs {exc.name}; install it with: pip install 'canoa[{extra}]'") from exc
 
 
 def require_real_broker(url: str, command: str) -> None:

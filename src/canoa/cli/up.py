@@ -10,10 +10,11 @@ import typer
 from canoa.cli import folder, logs, output, serving
 from canoa.cli.greeting import greet
 from canoa.cli.listening import listener, shown_url
-from canoa.cli.loading import load_app, needs_extra
+from canoa.cli.loading import load_app
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.cli.worker import BrokerUrl, LayerName, NodeName, Site, Target
 from canoa.clock import now_ms
+from canoa.extras import needs_extra
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,10 +10,11 @@ import typer
 
 from canoa.cli import logs, output, reload, serving
 from canoa.cli.listening import parse_place
-from canoa.cli.loading import load_app, needs_extra, require_real_broker
+from canoa.cli.loading import load_app, require_real_broker
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.cli.outbox import outbox_of
 from canoa.execution.placement import parse_labels
+from canoa.extras import needs_extra
 from canoa.vocabulary import Layer
 
 Target = Annotated[

@@ -51,7 +51,7 @@ def of_plan(plan: Plan | str, input: Any, options: Options, *, reply_to: str | N
 
 
 def nobody_manages(what: str, *, is_memory: bool) -> NobodyManages:
-    remedy = "run it under `canoa up`" if is_memory else "start one: canoa manager"
+    remedy = "run it under `canoa up`, or inside `app.manager()`" if is_memory else "start one: canoa manager"
     return NobodyManages(f"{what} is for a manager, and none ever ran on this broker; {remedy}")
 
 

@@ -246,7 +246,7 @@ class Session:
         if not publication.message.persistent:
             return None
         if publication.key == topology.TASK_REQUESTS:
-            return None if app.manager is None else app.manager.accept
+            return None if app.managing is None else app.managing.accept
         return None if app.acceptor is None else app.acceptor.take_each
 
     async def _stored(

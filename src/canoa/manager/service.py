@@ -28,7 +28,7 @@ from canoa.vocabulary import MQTT_LINK
 from canoa.wire.ids import new_client_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 
     from canoa.broker.events import Events
     from canoa.broker.port import Broker, Consumer, Message
@@ -190,8 +190,16 @@ class Manager:
     async def wait_known(self, actions: Iterable[ActionName], *, within_s: float) -> bool:
         """Whether nodes offer all of these; registering takes them a moment."""
         wanted = frozenset(actions)
+        return await self._waited(lambda: wanted <= self.nodes.catalogue.known_actions, within_s)
+
+    async def wait_joined(self, node_id: NodeId, *, within_s: float) -> bool:
+        """Whether it has registered, with what it offers."""
+        rows = self.nodes.catalogue.rows
+        return await self._waited(lambda: node_id in rows and bool(rows[node_id].actions), within_s)
+
+    async def _waited(self, is_so: Callable[[], bool], within_s: float) -> bool:
         give_up_s = self._loop.time() + within_s
-        while not wanted <= self.nodes.catalogue.known_actions:
+        while not is_so():
             if self._loop.time() >= give_up_s:
                 return False
             await asyncio.sleep(LOOK_AGAIN_S)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from canoa.errors import SettingError
 from canoa.execution.link_budget import parse_budget
-from canoa.execution.placement import check_labels
+from canoa.execution.placement import check_labels, parse_labels
 from canoa.vocabulary import Drop, Layer
 from canoa.worker.health_page import health_page
 from canoa.worker.outbox import OutboxLimits
 from canoa.worker.outbox_writer import OutboxWriter
+
+if TYPE_CHECKING:
+    from canoa.settings import Settings
 
 MAX_SITE_CHARS = 128
 _NODE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
@@ -87,3 +91,21 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             max_messages=self.outbox_max_messages, max_bytes=self.outbox_max_bytes, drop=self.outbox_drop
         )
         return OutboxWriter(Path(self.outbox), limits)
+
+
+def worker_settings(ours: Settings, **said: Any) -> WorkerSettings:
+    """As the app's settings have it, save what is said otherwise; None says nothing."""
+    known: dict[str, Any] = {
+        "layer": ours.layer,
+        "site": ours.site,
+        "labels": parse_labels(ours.labels),
+        "join": ours.join,
+        "manager_url": ours.manager_url,
+        "link_budget": ours.link_budget,
+        "outbox": "" if ours.outbox == "none" else ours.outbox,
+        "outbox_max_messages": ours.outbox_max_messages,
+        "outbox_max_bytes": ours.outbox_max_bytes,
+        "outbox_drop": ours.outbox_drop,
+        "outbox_always": ours.outbox_always and bool(ours.outbox),
+    }
+    return WorkerSettings(**known | {name: value for name, value in said.items() if value is not None})

@@ -161,7 +161,7 @@ async def test_on_the_memory_broker_the_error_names_canoa_up(tmp_path: Path) -> 
     async with Canoa("plant", broker="memory://") as app:
         session = await app.session()
 
-        with pytest.raises(NobodyManages, match="canoa up"):
+        with pytest.raises(NobodyManages, match=r"under `canoa up`, or inside `app.manager\(\)`"):
             await session.submit_plan("anything", {})
 
 
