@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.acceptance.shell import CANOA, ROOT, Shell, until
 
+from canoa.cli.nodes import WIDE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -82,6 +84,9 @@ def test_every_node_is_shown_with_what_it_offers(managed: Shell) -> None:
     assert run.returncode == 0, run.stderr
     assert node["id"] in run.stdout
     assert "continuum.fetch, continuum.report, continuum.total" in run.stdout
+    [heads, _, row] = managed.canoa("nodes", "--wide").stdout.splitlines()
+    assert re.split(r" {2,}", heads.strip()) == WIDE
+    assert re.split(r" {2,}", row)[3] == node["protocol"]
     one = managed.canoa("nodes", node["id"], "--json")
     assert json.loads(one.stdout)["health"] == "OK"
     missing = managed.canoa("nodes", "nobody")
