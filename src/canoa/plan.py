@@ -247,11 +247,16 @@ class Plan:
     # --- Submitting -----------------------------------------------------------------------------------
 
     def using(
-        self, *, result: ResultMode = "reply", queue_timeout: float | None = None, idempotency_key: str | None = None
+        self,
+        *,
+        result: ResultMode = "reply",
+        queue_timeout: float | None = None,
+        idempotency_key: str | None = None,
+        site: str | None = None,
     ) -> SubmittingPlan:
         """The same plan, submitted in another way: see `Action.using`."""
         options = Options(
-            dispatch="routed", result=result, queue_timeout=queue_timeout, idempotency_key=idempotency_key
+            dispatch="routed", result=result, queue_timeout=queue_timeout, idempotency_key=idempotency_key, site=site
         )
         return SubmittingPlan(self._app, self, options)
 

@@ -45,7 +45,7 @@ def managed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     shell = Shell(folder, folder=folder)
     shell.env["PYTHONPATH"] += f":{ROOT}"
     if request.param == "through the API":
-        shell.start(str(CANOA), "up", DEPOT, "--port", "0").wait_logged("Ctrl-C")
+        shell.start(str(CANOA), "up", DEPOT, "--port", "0", "--site", "natal").wait_logged("Ctrl-C")
         until(lambda: len(nodes(shell)) == 1)
         yield shell
         shell.close()
@@ -71,8 +71,8 @@ def given(folder: Path) -> str:
     return json.dumps({"url": "abc", "folder": str(folder)})
 
 
-def submitted(shell: Shell, *args: str) -> str:
-    run = shell.canoa("submit", *args)
+def submitted(shell: Shell, *args: str, site: str = "") -> str:
+    run = shell.canoa("submit", *args, CANOA_SITE=site)
     assert (run.returncode, run.stderr) == (0, ""), run.stderr
     return run.stdout.strip()
 
@@ -83,7 +83,7 @@ def test_every_node_is_shown_with_what_it_offers(managed: Shell) -> None:
     [node] = nodes(managed)
     assert run.returncode == 0, run.stderr
     assert node["id"] in run.stdout
-    assert "continuum.fetch, continuum.report, continuum.total" in run.stdout
+    assert "continuum.fetch, continuum.inspect, continuum.report, continuum.total" in run.stdout
     [heads, _, row] = managed.canoa("nodes", "--wide").stdout.splitlines()
     assert re.split(r" {2,}", heads.strip()) == WIDE
     assert re.split(r" {2,}", row)[3] == node["protocol"]
@@ -145,6 +145,22 @@ def test_who_registers_a_plan_is_told_what_no_node_offers_yet(managed: Shell) ->
     )
 
 
+def test_what_is_to_be_near_goes_to_where_whoever_submits_it_stands(managed: Shell) -> None:
+    [node] = nodes(managed)
+    from_here = managed.canoa("explain", "continuum.inspect", CANOA_SITE="natal")
+    from_there = managed.canoa("explain", "continuum.inspect", "--site", "recife", CANOA_SITE="natal")
+    done = managed.canoa("submit", "continuum.inspect", "--routed", "--follow", CANOA_SITE="natal")
+    waits = submitted(managed, "continuum.inspect", "--routed", site="recife")
+    story = json.loads(managed.canoa("task", "show", waits, "--json").stdout)
+    managed.canoa("cancel", waits)
+
+    assert from_here.stderr.endswith(f"would go to {node['id']}, by round robin over 1 node.\nCalled from natal.\n")
+    assert from_there.stderr.endswith("would wait: no node can take it now.\nCalled from recife.\n")
+    assert "it is not in recife, where the input comes from" in from_there.stdout
+    assert (done.returncode, done.stdout) == (0, '"seen"\n')
+    assert (story["steps"][0]["state"], story["steps"][0]["attempts"]) == ("waiting", [])
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -171,7 +187,7 @@ def test_who_submits_an_action_that_no_node_offers_is_told_what_helps(managed: S
         "`canoa nodes` shows who offers what, `canoa worker module:app` starts a node\n"
     )
     assert json.loads(missing.stdout)["error"]["type"] == "UnknownAction"
-    assert "nodes offer continuum.fetch, continuum.report, continuum.total;" in missing.stderr
+    assert "nodes offer continuum.fetch, continuum.inspect, continuum.report, continuum.total;" in missing.stderr
 
 
 def test_a_plan_file_is_submitted_and_watched_line_by_line_where_there_is_no_terminal(

@@ -81,7 +81,7 @@ def add_routes(api: FastAPI, routed: RoutedDesk) -> None:
         """By what the plan says of it, as the manager sees it that answers. Nothing is sent."""
         wanted = asked.query(request, asked.ExplainQuery)
         name, step = asked.plan_name(request), request.path_params["step"]
-        return answer(await routed.explain_step(name, step, size_bytes=wanted.size_bytes))
+        return answer(await routed.explain_step(name, step, size_bytes=wanted.size_bytes, site=wanted.site))
 
     @api.put(
         f"{PREFIX}/plans/{{name}}",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from canoa import settings
 from canoa.cli import output
 from canoa.cli.nodes import AsJson
 from canoa.cli.opening import open_door
@@ -16,7 +17,6 @@ from canoa.cli.worker import BrokerUrl
 from canoa.errors import SettingError
 
 if TYPE_CHECKING:
-    from canoa.client.door import Door
     from canoa.recorder.routed_views import ConsideredView, ExplainView
 
 Named = Annotated[
@@ -33,18 +33,33 @@ StepName = Annotated[
 ]
 SizeBytes = Annotated[int, typer.Option("--size", min=0, help="Bytes of the input that it would get.", metavar="BYTES")]
 
+FromSite = Annotated[
+    str | None,
+    typer.Option("--site", help="Where its input would come from. Otherwise CANOA_SITE.", show_default=False),
+]
+
 COLUMNS = ["node", "layer", "site", "score", "why"]
 
 
 def explain(
-    name: Named, step: StepName = "", size_bytes: SizeBytes = 0, broker: BrokerUrl = None, as_json: AsJson = False
+    name: Named,
+    step: StepName = "",
+    size_bytes: SizeBytes = 0,
+    site: FromSite = None,
+    broker: BrokerUrl = None,
+    as_json: AsJson = False,
 ) -> None:
     """Say where a routed call of an action, or a step of a plan, would go now, and why: every node that offers it, its
     score, and what rules it out. Nothing is sent. Of attempts that were sent, `canoa task show` says the same."""
     with output.errors_explained(as_json=as_json):
         _check(name, step)
+        site = settings.read({}).site if site is None else site
         with closing(open_door(broker)) as door:
-            found = _asked(door, name, step, size_bytes)
+            found = (
+                door.explain_step(name, step, size_bytes=size_bytes, site=site)
+                if step
+                else door.explain(name, size_bytes=size_bytes, site=site)
+            )
         if as_json:
             output.data(found)
             return
@@ -65,12 +80,6 @@ def _check(name: str, step: str) -> None:
         )
     if step and not is_plan(name):
         raise SettingError(f"{name!r:.80} is an action, which has no steps; name a plan, or leave --step out")
-
-
-def _asked(door: Door, name: str, step: str, size_bytes: int) -> ExplainView:
-    if step:
-        return door.explain_step(name, step, size_bytes=size_bytes)
-    return door.explain(name, size_bytes=size_bytes)
 
 
 def _said(found: ExplainView) -> str:

@@ -6,13 +6,16 @@ import importlib
 import sys
 from pathlib import Path
 
+import msgspec
+
 from canoa.app import Canoa
 from canoa.errors import SettingError
 from canoa.settings import MEMORY
 
 
-def load_app(target: str, broker: str | None = None) -> Canoa:
-    """`shop:app`, `package.module:app`, or just `shop` (its `app`). Modules of the current folder are found."""
+def load_app(target: str, broker: str | None = None, *, site: str | None = None) -> Canoa:
+    """`shop:app`, `package.module:app`, or just `shop` (its `app`). Modules of the current folder are found. `site`:
+    where it stands, and so whatever its actions submit."""
     module_name, _, attribute = target.partition(":")
     attribute = attribute or "app"
     if str(Path.cwd()) not in sys.path:
@@ -32,6 +35,8 @@ def load_app(target: str, broker: str | None = None) -> Canoa:
         raise SettingError(f"{attribute!r} in module {module_name!r} is not a Canoa app; {hint}")
     if broker is not None:
         app.use_broker(broker)
+    if site is not None:
+        app.settings = msgspec.structs.replace(app.settings, site=site)
     return app
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from canoa import settings
 from canoa.cli import orders, output, routed_orders, waiting, watching
 from canoa.cli.opening import open_door
 from canoa.cli.suggesting import close_names_told
@@ -78,7 +79,8 @@ def submit(
                 "--lines goes without arguments, plans, --routed, --key, --wait, --follow and --watch; "
                 "for results: canoa map"
             )
-        options = SubmitOptions(after=after, at=_time(at) if at else None, idempotency_key=key)
+        site = settings.read({}).site or None if is_routed else None
+        options = SubmitOptions(after=after, at=_time(at) if at else None, idempotency_key=key, site=site)
         called, order = (
             _order(name, arguments, options, is_routed=is_routed) if not lines else (action_name(name), None)
         )

@@ -68,7 +68,7 @@ def up(
         with needs_extra("canoa up", "server"):
             from canoa.api.server import serving_api
             from canoa.manager.hosting import hosting
-        app = load_app(target, broker)
+        app = load_app(target, broker, site=site)
 
     async def main() -> None:
         stop = serving.stop_requested()
@@ -81,7 +81,7 @@ def up(
                 concurrency=concurrency,
                 drain_s=drain,
                 layer=layer or app.settings.layer,
-                site=app.settings.site if site is None else site,
+                site=app.settings.site,
                 node_id=node_id,
                 join=app.settings.join,
                 manager_url=app.settings.manager_url,

@@ -125,7 +125,7 @@ def worker(
         from canoa.worker.settings import WorkerSettings
 
         place = parse_place("--metrics", metrics) if metrics else None
-        app = load_app(target, broker)
+        app = load_app(target, broker, site=site)
         managers = manager or app.settings.manager_url
         mqtt = mqtt or (app.settings.mqtt if app.settings.is_memory else "")
         if not managers and not mqtt:
@@ -142,7 +142,7 @@ def worker(
             processes=processes,
             drain_s=drain,
             layer=layer or app.settings.layer,
-            site=app.settings.site if site is None else site,
+            site=app.settings.site,
             labels=parse_labels(",".join(label) if label else app.settings.labels),
             node_id=node_id,
             grace_s=grace,

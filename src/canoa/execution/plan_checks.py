@@ -44,7 +44,7 @@ def checked(plan: Plan) -> Plan:
     steps = _by_name(name, [_checked_step(name, each) for each in plan.steps])
     _check_references(name, steps, plan.output)
     ordered = _ordered(name, steps)
-    return _bounded(Plan(name=name, steps=ordered, output=plan.output))
+    return _bounded(Plan(name=name, steps=ordered, output=plan.output))  # the site is the task's: it is not written
 
 
 def _plan_name(text: str) -> str:

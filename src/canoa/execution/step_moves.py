@@ -119,6 +119,7 @@ class Need(msgspec.Struct, frozen=True, gc=False):
     size_bytes: int = 0  # of its input, as far as that is at hand
     placement: Placement | None = None  # the step's; None: as the action's nodes say
     near: tuple[NodeId, ...] = ()  # the nodes that its input comes from
+    site: str = ""  # where none of these is: that of the caller
 
 
 class Route(Protocol):

@@ -42,6 +42,23 @@ class _Placing(NamedTuple):
 
     placement: Placement | None
     whose: str
+    sites: frozenset[str]  # to which it is to be near
+
+    def is_far(self, site: str) -> bool:
+        return bool(self.sites) and site not in self.sites
+
+    def allows(self, candidate: Candidate) -> bool:
+        placement = self.placement
+        if placement is None:
+            return True
+        is_barred = placement.near == "require" and self.is_far(candidate.site)
+        return placement.allows(candidate.layer, candidate.labels) and not is_barred
+
+
+def _placing(router: Router, pool: Pool, need: Need) -> _Placing:
+    placement = need.placement or pool.placement
+    sites = router.sites(need) if placement is not None and placement.near else frozenset()
+    return _Placing(placement, "action" if need.placement is None else "step", sites)
 
 
 def explained(catalogue: Catalogue, strategies: Strategies, router: Router, need: Need) -> Explained:
@@ -50,10 +67,10 @@ def explained(catalogue: Catalogue, strategies: Strategies, router: Router, need
     if action not in catalogue.known_actions:
         raise router.unknown(action)
     pool = catalogue.pools.by_action.get(action, Pool())
-    placing = _Placing(pool.placement, "action") if need.placement is None else _Placing(need.placement, "step")
+    placing = _placing(router, pool, need)
     over = _over(catalogue, router, pool)
     spent = frozenset(each.node_id for each in over)
-    rated = _rated(strategies, router.placer, pool, need, placing.placement, avoid=spent)
+    rated = _rated(strategies, router.placer, pool, need, placing, avoid=spent)
     doubtful = [
         _doubtful(catalogue, router, each, need, placing, others_can=bool(rated))
         for each in pool.doubtful
@@ -62,7 +79,8 @@ def explained(catalogue: Catalogue, strategies: Strategies, router: Router, need
     able = [each for each in doubtful if not each.ruled_out] + rated
     seen = {each.node_id for each in able} | spent
     left_out = [each for each in pool.clear if each.node_id not in seen]
-    others = [_elsewhere(each, action, placing, router.placer) for each in left_out]
+    used = {each.layer for each in rated}
+    others = [_elsewhere(each, action, placing, router.placer, is_used=each.layer in used) for each in left_out]
     others += [*(each for each in doubtful if each.ruled_out), *over]
     seen |= {each.node_id for each in others}
     others += [_away(catalogue, row, need.now_ms) for row in _offering(catalogue, action) if row.node_id not in seen]
@@ -82,25 +100,31 @@ def _rated(
     placer: Placer,
     pool: Pool,
     need: Need,
-    placement: Placement | None,
+    placing: _Placing,
     *,
     avoid: frozenset[NodeId],
 ) -> list[Considered]:
     asked = Asked(need.action, need.now_ms, need.size_bytes)
-    placed = Placed(pool.clear) if placement is None else placer.place(asked, pool.clear, placement, avoid=avoid)
+    placed = Placed(pool.clear)
+    if placing.placement is not None:
+        placed = placer.place(asked, pool.clear, placing.placement, avoid=avoid, sites=placing.sites)
     rated = strategies.of(pool.routing).rate(asked, placed.candidates)
     return [Considered(c.node_id, c.layer, c.site, score, why) for c, score, why in rated if c.node_id not in avoid]
 
 
-def _elsewhere(candidate: Candidate, action: ActionName, placing: _Placing, placer: Placer) -> Considered:
-    """A healthy one that the placement leaves out."""
+def _elsewhere(
+    candidate: Candidate, action: ActionName, placing: _Placing, placer: Placer, *, is_used: bool
+) -> Considered:
+    """A healthy one that the placement leaves out. `is_used`: others of its layer are not."""
     placement = placing.placement
     assert placement is not None  # without one, nobody is left out
-    tide = placer.tide(action, candidate.layer, placement)
+    tide = placer.tide(action, candidate.layer, placement, placing.sites)
     if missing := placement.missing(candidate.labels):
         why = f"it has no label {', '.join(missing)}"
     elif placement.layers and candidate.layer not in placement.layers:
         why = f"the {placing.whose} may run in {', '.join(placement.layers)}"
+    elif placing.is_far(candidate.site) and (is_used or placement.near == "require"):
+        why = f"it is not in {', '.join(sorted(placing.sites))}, where the input comes from"
     elif tide.is_out:
         why = f"its layer {'is slow' if tide.is_slow else 'has enough to do'}: the next one gets what comes"
     else:
@@ -113,7 +137,7 @@ def _doubtful(
 ) -> Considered:
     candidate = doubtful.candidate
     found = Considered(candidate.node_id, candidate.layer, candidate.site)
-    if placing.placement is not None and not placing.placement.allows(candidate.layer, candidate.labels):
+    if not placing.allows(candidate):
         return found._replace(ruled_out=f"the {placing.whose}'s placement does not allow it, and a circuit is open")
     if router.gets_trial(doubtful, need, others_can=others_can):
         return found._replace(why="RECOVERING: the next attempt that may fail is its trial")

@@ -140,7 +140,7 @@ class Router:
         candidates: Sequence[Candidate] = pool.clear
         moved_why = ""
         if placement is not None:
-            sites = self._sites(need.near) if placement.near else ()
+            sites = self.sites(need) if placement.near else ()
             candidates, moved_why = self.placer.place(asked, pool.clear, placement, avoid=avoid, sites=sites)
         chosen = self._strategies.choose(pool.routing, asked, candidates, avoid=avoid) if candidates else None
         if chosen is None:
@@ -149,9 +149,11 @@ class Router:
         self._strategies.sent(pool.routing, asked, chosen.candidate.node_id, is_watched=is_watched)
         return _choice(chosen.candidate, f"{chosen.why}, {moved_why}" if moved_why else chosen.why, chosen.context)
 
-    def _sites(self, nodes: Sequence[NodeId]) -> frozenset[str]:
-        """Of those that are known. Any thread may look: rows are replaced, not changed."""
-        rows = (self._catalogue.rows.get(node_id) for node_id in nodes)
+    def sites(self, need: Need) -> frozenset[str]:
+        """Where its input comes from, as far as that is known. Any thread may look: rows are replaced, not changed."""
+        if not need.near:
+            return frozenset({need.site}) if need.site else frozenset()
+        rows = (self._catalogue.rows.get(node_id) for node_id in need.near)
         return frozenset(row.site for row in rows if row is not None and row.site)
 
     # --- Trials -----------------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ class Router:
         placement = wanted.placement
         if placement is None:
             return lambda _: True
-        sites = self._sites(wanted.need.near) if placement.near == "require" else frozenset()
+        sites = self.sites(wanted.need) if placement.near == "require" else frozenset()
 
         def is_allowed(doubtful: Doubtful) -> bool:
             candidate = doubtful.candidate

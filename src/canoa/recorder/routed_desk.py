@@ -12,6 +12,7 @@ from canoa.clock import now_ms
 from canoa.compensating import check_compensations
 from canoa.errors import ArgumentsRefused, NobodyManages, NotRouted, SettingError, UnknownNode, UnknownPlan
 from canoa.execution.outcome import Outcome
+from canoa.execution.placement import check_site
 from canoa.execution.plan import actions_of
 from canoa.execution.plan_reading import plan_from_document
 from canoa.execution.step_moves import Need, Verdict
@@ -61,7 +62,7 @@ class RoutedDesk:
     ) -> None:
         self.managing: Managing | None = None
         """Set once the manager runs."""
-        self._limit_bytes = max_payload_bytes
+        self._asked_here = routed.Caller(None, max_payload_bytes)  # who asks stands elsewhere, and may say where
         self._store = store
         self._forward = forward
         self._actions = actions or {}
@@ -89,12 +90,12 @@ class RoutedDesk:
             raise SettingError("a routed task is of one action, or of one plan; give `action` or `plan`")
         if request.plan is not None:
             known = task_name(request.plan) if isinstance(request.plan, str) else self._read(request.plan)
-            return routed.of_plan(known, request.input, options, reply_to=None, limit_bytes=self._limit_bytes).message
+            return routed.of_plan(known, request.input, options, self._asked_here).message
         if not isinstance(request.input, dict):
             raise ArgumentsRefused("an action's arguments are an object keyed by parameter")
         body = msgspec.json.encode(request.input)
         name = action_name(request.action or "")
-        return routed.of_action(name, body, options, reply_to=None, limit_bytes=self._limit_bytes).message
+        return routed.of_action(name, body, options, self._asked_here).message
 
     # --- One task -----------------------------------------------------------------------------------
 
@@ -187,25 +188,28 @@ class RoutedDesk:
     async def catalogue(self) -> list[CatalogueEntry]:
         return showing.catalogue(await self._manager().store.nodes(), await self.nodes())
 
-    async def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
-        """Where a call would go now, and why."""
-        return showing.explanation(self._explained(Need(action_name(action), now_ms(), size_bytes=size_bytes)))
+    async def explain(self, action: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:
+        """Where a call from that site would go now, and why."""
+        need = Need(action_name(action), now_ms(), size_bytes=size_bytes, site=site)
+        return showing.explanation(self._explained(need), site)
 
-    async def explain_step(self, plan: str, step: str, *, size_bytes: int = 0) -> ExplainView:
-        """Where that step of a registered plan would go now, by what the plan says of it, and why."""
+    async def explain_step(self, plan: str, step: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:
+        """Where that step of a registered plan would go now, by what the plan says of it, and why. `site`: where what
+        it gets comes from."""
         outline = outline_of(encode_plan(await self._registered(plan)))
         place = {each.name: at for at, each in enumerate(outline.steps)}.get(step)
         if place is None:
             names = ", ".join(each.name for each in outline.steps[:20])
             raise SettingError(f"plan {outline.plan.name!r:.80} has no step {step!r:.80}; it has {names}")
         said = outline.steps[place]
-        need = Need(said.action, now_ms(), frozenset(), said.retries, size_bytes, said.placement)
+        need = Need(said.action, now_ms(), frozenset(), said.retries, size_bytes, said.placement, (), site)
         sources = [outline.steps[at].name for at in outline.sources[place]]
-        return showing.step_explanation(self._explained(need), plan=outline.plan.name, step=step, sources=sources)
+        return showing.explanation(self._explained(need), site, showing.StepOf(outline.plan.name, step, sources))
 
     def _explained(self, need: Need) -> Explained:
         if need.size_bytes < 0:
             raise SettingError(f"size_bytes is {need.size_bytes}; use 0 or more")
+        check_site(need.site)
         return self._manager().explain(need)
 
     async def register_node(self, message: Message) -> RegistrationAck:
@@ -235,4 +239,5 @@ def _options(given: SubmitOptions, *, is_plan: bool) -> Options:
         idempotency_key=given.idempotency_key,
         after=given.after,
         at=given.at,
+        site=given.site,
     )

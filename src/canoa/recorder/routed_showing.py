@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canoa.clock import as_time, as_time_or_none
 from canoa.execution.health import Health, health
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
+    from canoa.execution.placement import Placement
     from canoa.execution.plan import Plan
     from canoa.execution.step_moves import AttemptRow
     from canoa.store.port import TaskRow
@@ -43,9 +44,18 @@ LEFT: Final = "left"
 OVER_BUDGET: Final = "over-budget"
 
 _NEAR: Final = {
-    "prefer": "nodes of the site where {} ran will be preferred",
-    "require": "only nodes of the site where {} ran will do",
+    "prefer": "nodes of the site {} will be preferred",
+    "require": "only nodes of the site {} will do",
 }
+
+
+class StepOf(NamedTuple):
+    """A plan's step. `sources`: the steps that its input comes from."""
+
+    plan: str
+    step: str
+    sources: Sequence[str]
+
 
 # --- Tasks ----------------------------------------------------------------------------------------------
 
@@ -196,16 +206,26 @@ def _is_up(node: NodeView, action: str) -> bool:
     return node.action_health.get(action) != Health.DOWN
 
 
-def step_explanation(known: Explained, *, plan: str, step: str, sources: Sequence[str]) -> ExplainView:
-    """`sources`: the steps that its input comes from."""
-    placement = known.placement
-    note = ""
-    if placement is not None and placement.near and sources:
-        note = f"{_NEAR[placement.near].format(' and '.join(sources))}; which one that is, is not known before"
-    return replace(explanation(known), plan=plan, step=step, note=note)
+def explanation(known: Explained, site: str = "", of: StepOf | None = None) -> ExplainView:
+    """`site`: where it was said that its input comes from."""
+    note = _near_note(known.placement, site, of)
+    shown = replace(_explanation(known), note=note)
+    return shown if of is None else replace(shown, plan=of.plan, step=of.step)
 
 
-def explanation(known: Explained) -> ExplainView:
+def _near_note(placement: Placement | None, site: str, of: StepOf | None) -> str:
+    if placement is None or not placement.near:
+        return ""
+    sources = of.sources if of is not None else []
+    if site:
+        return f"as if what it gets came from {site}" if sources else f"called from {site}"
+    if sources:
+        where = f"where {' and '.join(sources)} ran"
+        return f"{_NEAR[placement.near].format(where)}; which one that is, is not known before"
+    return f"{_NEAR[placement.near].format('of its caller')}; which one that is, was not said"
+
+
+def _explanation(known: Explained) -> ExplainView:
     able = [each for each in known.considered if not each.ruled_out]
     return ExplainView(
         action=known.action,

@@ -20,6 +20,7 @@ class SubmitOptions:
     idempotency_key: str | None = None
     after: float | None = None  # seconds from now
     at: datetime | None = None  # not before
+    site: str | None = None  # of a routed task: where whoever submits it stands
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import msgspec
 
 from canoa.errors import SettingError
 from canoa.execution.link_budget import parse_budget
-from canoa.execution.placement import check_labels, parse_labels
+from canoa.execution.placement import check_labels, check_site, parse_labels
 from canoa.vocabulary import Drop, Layer
 from canoa.worker.health_page import health_page
 from canoa.worker.outbox import OutboxLimits
@@ -19,7 +19,6 @@ from canoa.worker.outbox_writer import OutboxWriter
 if TYPE_CHECKING:
     from canoa.settings import Settings
 
-MAX_SITE_CHARS = 128
 _NODE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 """It becomes part of queue names, topics and addresses."""
 
@@ -80,8 +79,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SettingError("a worker joins by MQTT or over HTTP, besides a broker or without one; give one of them")
         if self.http and not self.managers:
             raise SettingError(f"http={self.http!r:.80} without a manager's address; give manager_url, too")
-        if len(self.site) > MAX_SITE_CHARS or not self.site.isprintable():
-            raise SettingError(f"site {self.site!r:.150}: use up to {MAX_SITE_CHARS} characters that can be printed")
+        check_site(self.site)
 
     def new_outbox(self) -> OutboxWriter | None:
         """To be opened on the event loop that asks."""

@@ -177,10 +177,15 @@ async def test_one_is_told_where_a_step_of_a_plan_would_go(plant: Plant) -> None
 
         action = (await api.get("/api/v1/catalogue/plant.fetch/explanation")).json()
         fetch, total = await explained("fetch"), await explained("total", size_bytes=1000)
-        undoing = await explained("fetch.compensation")
+        undoing, far = await explained("fetch.compensation"), await explained("total", site="natal")
         over_the_broker = await asked(plant, "explain_step", plan="placed", step="fetch")
 
     [considered] = fetch["considered"]
+    assert (far["node_id"], far["considered"][0]["ruled_out"]) == (
+        None,
+        "it is not in natal, where the input comes from",
+    )
+    assert far["note"] == "as if what it gets came from natal"
     assert (fetch["plan"], fetch["step"], fetch["action"]) == ("placed", "fetch", "plant.fetch")
     assert (fetch["node_id"], considered["ruled_out"]) == (None, "the step may run in EDGE")
     assert fetch["note"] == ""
@@ -270,6 +275,12 @@ async def test_what_no_node_ever_offered_is_told_when_a_plan_is_registered(plant
         ({"plan": DOCUMENT, "dispatch": "pool"}, 422, "`dispatch` does not go with `plan`"),
         ({"plan": DOCUMENT, "options": {"timeout": 5}}, 422, "steps have limits of their own"),
         ({"action": "plant.fetch", "input": {}}, 422, "`input` does not go with `action`"),
+        (
+            {"action": "plant.fetch", "arguments": {"url": "a"}, "options": {"site": "natal"}},
+            422,
+            "add dispatch='routed'",
+        ),
+        ({"plan": DOCUMENT, "options": {"site": "x" * 129}}, 422, "site"),
         ({"plan": undone_by("nobody.offers")}, 404, "no node has ever offered action 'nobody.offers'"),
         ({"plan": undone_by("plant.report")}, 422, "plant.report cannot compensate a step: it takes (total: "),
         ({"plan": undone_by("plant.fetch")}, 422, "its own action, which would do it again"),

@@ -8,10 +8,11 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from tests.integration.routing_client.plant import WITHIN_S
 
-from canoa import Canoa, Layer, Placement
+from canoa import Canoa, Context, Layer, Placement
 from canoa.errors import SettingError, StoreTaken, WrongUse
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class Meter:
 
     async def _read(self, number: int) -> int:
         return number
+
+    async def where(self, ctx: Context) -> str:
+        """On which node it runs."""
+        return str(ctx.node_id)
 
     async def _double(self, number: int) -> int:
         return 2 * number
@@ -82,6 +87,30 @@ async def test_whoever_enters_a_worker_can_route_to_it_at_once_also_to_the_secon
         assert await meter.read.using(dispatch="routed").call(7) == 7
 
     assert there == {"office": ("here", "recife", {}), "gw": ("here", "", {"line": "3"})}
+
+
+async def test_what_is_to_be_near_runs_where_its_caller_stands(broker: str, tmp_path: Path) -> None:
+    meter = Meter(broker)
+    near = Placement(near="require")
+    where = meter.app.action(name="where", placement=near)(meter.where)
+    plan = meter.app.plan("where")
+    plan.step(where, name="first", placement=near)
+    store = f"sqlite:///{tmp_path}/canoa.db"
+    async with (
+        meter.app,
+        meter.app.manager(store=store),
+        meter.app.worker(node_id="natal-1", site="natal"),
+        meter.app.worker(node_id="recife-1", site="recife"),
+    ):
+        routed = [await where.using(dispatch="routed", site="recife").call() for _ in range(3)]
+        planned = [await plan.using(site="natal").call() for _ in range(3)]
+        meter.app.settings = msgspec.structs.replace(meter.app.settings, site="natal")  # as CANOA_SITE says it
+        by_setting = [await where.using(dispatch="routed").call() for _ in range(3)]
+        otherwise = [await where.using(dispatch="routed", site="").call() for _ in range(4)]
+
+    assert routed == ["recife-1"] * 3
+    assert planned == by_setting == ["natal-1"] * 3
+    assert set(otherwise) == {"natal-1", "recife-1"}
 
 
 async def test_a_worker_that_was_there_before_is_known_as_well() -> None:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 DOWN_MS = 60_000
 
 
-def asked(site: Site, action: ActionName = RESIZE, **said: Any) -> Explained:
+def asked(site: Site, action: ActionName = RESIZE, /, **said: Any) -> Explained:
     need = Need(action, site.catalogue.now_ms(), **said)
     return explained(site.catalogue, site.strategies, site.router, need)
 
 
-def told(site: Site, **said: Any) -> list[tuple[str, str]]:
+def told(site: Site, /, **said: Any) -> list[tuple[str, str]]:
     """Every node with what is said about it, in order."""
     found = asked(site, **said)
     return [(each.node_id, each.ruled_out or each.why) for each in found.considered]
@@ -168,3 +168,28 @@ def test_a_step_that_may_not_fail_is_no_trial_where_others_can() -> None:
     assert told(site, retries_left=1)[0] == ("b", "RECOVERING: the next attempt that may fail is its trial")
     assert told(site, retries_left=0)[0] == ("a", "its turn is next")
     assert site.router.choose(Need(RESIZE, site.catalogue.now_ms(), frozenset(), 0)).node_id == "a"  # type: ignore[union-attr]
+
+
+def test_what_is_far_from_the_caller_is_said() -> None:
+    limits = {RESIZE: ActionLimits(placement=Placement(near="require"))}
+    site = Site(
+        node("far", site="recife", limits=limits),
+        node("ill", site="recife", limits=limits),
+        node("near", site="natal", limits=limits),
+    )
+    site.catalogue.take_breakers([circuit("ill", down_until_ms=1)])
+
+    assert told(site, site="natal") == [
+        ("near", "its turn is next"),
+        ("far", "it is not in natal, where the input comes from"),
+        ("ill", "the action's placement does not allow it, and a circuit is open"),
+    ]
+    assert [name for name, _ in told(site)] == ["ill", "far", "near"]
+
+
+def test_what_is_far_may_have_it_where_near_is_only_preferred() -> None:
+    near = Placement(near="prefer")
+    site = Site(node("far", site="recife"), node("near", site="natal"))
+
+    assert told(site, placement=near, site="natal")[1] == ("far", "it is not in natal, where the input comes from")
+    assert len([why for _, why in told(site, placement=near, site="olinda") if "turn" in why]) == 2
