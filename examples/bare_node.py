@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from typing import Any
 
 import pika  # type: ignore[import-untyped]
@@ -29,16 +30,24 @@ def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
     channel.basic_ack(method.delivery_tag)
 
 
-channel = pika.BlockingConnection(pika.URLParameters(BROKER)).channel()
-channel.confirm_delivery()
-channel.exchange_declare("sapparchi.node.unicast", "headers", durable=True)
-channel.queue_declare(QUEUE, durable=True)
-channel.queue_bind(QUEUE, "sapparchi.node.unicast", arguments={"x-match": "all", "nodeId": NODE_ID})
-channel.exchange_declare("sapparchi.manager.available", "fanout", durable=True)
-heard = channel.queue_declare("", exclusive=True).method.queue
-channel.queue_bind(heard, "sapparchi.manager.available")
+def work_until_the_link_breaks() -> None:
+    channel = pika.BlockingConnection(pika.URLParameters(BROKER)).channel()
+    channel.confirm_delivery()
+    channel.exchange_declare("sapparchi.node.unicast", "headers", durable=True)
+    channel.queue_declare(QUEUE, durable=True)
+    channel.queue_bind(QUEUE, "sapparchi.node.unicast", arguments={"x-match": "all", "nodeId": NODE_ID})
+    channel.exchange_declare("sapparchi.manager.available", "fanout", durable=True)
+    heard = channel.queue_declare("", exclusive=True).method.queue
+    channel.queue_bind(heard, "sapparchi.manager.available")
+    channel.basic_consume(heard, on_heartbeat, auto_ack=True)
+    channel.basic_consume(QUEUE, on_message)
+    register(channel, force=False)
+    channel.start_consuming()
 
-channel.basic_consume(heard, on_heartbeat, auto_ack=True)
-channel.basic_consume(QUEUE, on_message)
-register(channel, force=False)
-channel.start_consuming()
+
+while True:
+    try:
+        work_until_the_link_breaks()
+    except (pika.exceptions.AMQPError, OSError) as error:
+        print(f"no link: {error!r}; trying again", file=sys.stderr, flush=True)
+        time.sleep(1)

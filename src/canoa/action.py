@@ -19,6 +19,7 @@ import msgspec
 from canoa.context import Context
 from canoa.errors import ActionDefinitionError, SettingError
 from canoa.execution import limits
+from canoa.execution.placement import check_site
 from canoa.signature import Signature
 from canoa.wire.codec import ContentType
 from canoa.wire.ids import new_task_id
@@ -64,6 +65,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     after: float | None = None
     at: datetime | None = None
+    site: str | None = None  # of whoever submits a routed task; None: as its program says
     is_awaited: bool = False  # the caller keeps the arguments and waits: the task need not be on disk
 
     def __post_init__(self) -> None:
@@ -87,6 +89,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             raise SettingError(
                 f"dispatch={self.dispatch!r:.40}: use 'pool', or 'routed' where a manager chooses the node"
             )
+        if self.site is not None:
+            check_site(self.site)
+            if self.dispatch == "pool":
+                raise SettingError(f"site={self.site!r:.40}: in the pool nobody chooses by it; add dispatch='routed'")
         if self.dispatch == "routed" and (self.is_delayed or self.priority is not None):
             name = "priority" if self.priority is not None else "after" if self.after is not None else "at"
             raise SettingError(
@@ -191,6 +197,7 @@ class Action(Generic[P, C, R]):
         idempotency_key: str | None = None,
         after: float | None = None,
         at: datetime | None = None,
+        site: str | None = None,
     ) -> Submitting[P, R]:
         """The same action, submitted in another way: `resize.using(queue_timeout=10).submit("a.png")`.
 
@@ -198,7 +205,8 @@ class Action(Generic[P, C, R]):
         with the same `idempotency_key` is the same task. `result="none"`: nobody waits for it. `dispatch="routed"`: a
         manager chooses the node, and keeps the task and each of its attempts, whatever `result` says. `after`: it
         starts that many seconds after the submit, `at`: not before that time (with a zone); both by the worker's clock.
-        `queue_timeout`: no attempt starts later than that many seconds from then, or from the submit.
+        `queue_timeout`: no attempt starts later than that many seconds from then, or from the submit. `site`: where the
+        caller stands, for routed actions that are to run near to it; otherwise as the settings say (CANOA_SITE).
         """
         options = Options(
             result=result,
@@ -210,6 +218,7 @@ class Action(Generic[P, C, R]):
             idempotency_key=idempotency_key,
             after=after,
             at=at,
+            site=site,
         )
         return Submitting(self._app, self, options)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
@@ -13,10 +12,11 @@ import msgspec
 from canoa import settings as settings_module
 from canoa.action import Action
 from canoa.errors import ActionDefinitionError, PlanRefused, UnknownAction, WrongUse
-from canoa.execution.placement import Placement, parse_labels
 from canoa.execution.policy import Backoff, Concurrency, Policy, Rate
+from canoa.extras import needs_extra
+from canoa.newborn import refuse_in_a_child_that_is_being_born
 from canoa.urn import action_name, checked_part
-from canoa.vocabulary import ActionName, Routing, TaskId
+from canoa.vocabulary import ActionName, Layer, Routing, TaskId
 from canoa.wire.codec import ContentType
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from canoa.client.session import Session
     from canoa.client.sync import SyncApp
     from canoa.context import Context
+    from canoa.execution.placement import Placement
+    from canoa.manager.in_process import LocalManager
     from canoa.plan import Plan
     from canoa.recorder.accepting import Acceptor
     from canoa.recorder.managing import Managing
@@ -79,12 +81,13 @@ class Canoa:
         self.plans: dict[str, Plan] = {}
         self._content_type = content_type
         self._sessions: dict[asyncio.AbstractEventLoop, Session] = {}
-        self._worker_loops: list[asyncio.AbstractEventLoop] = []
         self._hub: tuple[asyncio.AbstractEventLoop, MemoryHub] | None = None
         self.acceptor: Acceptor | None = None
-        """Set by `canoa up` on the memory broker: what is submitted here is stored first."""
-        self.manager: Managing | None = None
+        """Set where a store accepts for the memory broker: what is submitted here is stored first."""
+        self.managing: Managing | None = None
         """Likewise, for what is routed."""
+        self.workers: dict[Worker, asyncio.AbstractEventLoop] = {}  # that run in this process
+        self.host: LocalManager | None = None  # the manager that does
 
     def __repr__(self) -> str:
         broker = settings_module.without_password(self.settings.broker)
@@ -217,7 +220,7 @@ class Canoa:
 
     def new_broker(self, purpose: str) -> Broker:
         """A broker object of the kind the settings name, not yet open."""
-        _refuse_in_a_child_that_is_being_born()
+        refuse_in_a_child_that_is_being_born()
         settings_module.check_scheme(self.settings.broker)
         if self.settings.is_memory:
             from canoa.broker.memory import MemoryBroker
@@ -308,7 +311,7 @@ class Canoa:
     def home_loop(self) -> asyncio.AbstractEventLoop | None:
         """A running loop the app already lives on, if any: `app.sync` works there instead of on a loop of its own."""
         homes = [loop for loop, session in list(self._sessions.items()) if session.is_open]
-        return next((loop for loop in [*self._worker_loops, *homes] if loop.is_running()), None)
+        return next((loop for loop in [*self.workers.values(), *homes] if loop.is_running()), None)
 
     async def __aenter__(self) -> Canoa:
         await self.session()
@@ -329,25 +332,22 @@ class Canoa:
     # --- Working, and life without asyncio --------------------------------------------------------
 
     @asynccontextmanager
-    async def worker(self, *, concurrency: int = 50, drain_s: float = 30.0) -> AsyncIterator[Worker]:
-        """Run the app's actions in this process: `async with app.worker():`. Ready inside, drained at the end."""
-        from canoa.worker.settings import WorkerSettings
+    async def worker(
+        self,
+        *,
+        concurrency: int = 50,
+        drain_s: float = 30.0,
+        node_id: str | None = None,
+        layer: Layer | None = None,
+        site: str | None = None,
+        labels: dict[str, str] | None = None,
+    ) -> AsyncIterator[Worker]:
+        """Run the app's actions in this process: `async with app.worker():`. Ready inside, drained at the end. The last
+        four say which node it is to managers; where they do not, the settings do."""
+        from canoa.worker.settings import worker_settings
 
-        ours = self.settings
-        settings = WorkerSettings(
-            concurrency=concurrency,
-            drain_s=drain_s,
-            layer=ours.layer,
-            site=ours.site,
-            labels=parse_labels(ours.labels),
-            join=ours.join,
-            manager_url=ours.manager_url,
-            outbox="" if ours.outbox == "none" else ours.outbox,
-            outbox_max_messages=ours.outbox_max_messages,
-            outbox_max_bytes=ours.outbox_max_bytes,
-            outbox_drop=ours.outbox_drop,
-            outbox_always=ours.outbox_always and bool(ours.outbox),
-        )
+        said = {"node_id": node_id, "layer": layer, "site": site, "labels": labels}
+        settings = worker_settings(self.settings, concurrency=concurrency, drain_s=drain_s, **said)
         async with self.worker_with(settings) as worker:
             yield worker
 
@@ -358,15 +358,26 @@ class Canoa:
 
         worker = Worker(self, settings)
         await worker.start()
-        loop = asyncio.get_running_loop()
-        self._worker_loops.append(loop)
+        self.workers[worker] = asyncio.get_running_loop()
         try:
+            if self.host is not None:
+                await self.host.joined(worker)
             yield worker
         finally:
             try:
                 await worker.stop()
             finally:
-                self._worker_loops.remove(loop)  # not before: actions that still run may use `app.sync`
+                del self.workers[worker]  # not before: actions that still run may use `app.sync`
+
+    def manager(self, *, store: str | None = None) -> AbstractAsyncContextManager[LocalManager]:
+        """Run a manager in this process: `async with app.manager(), app.worker():`. Inside, plans and routed actions
+        can be submitted, and the app's plans are registered. Needs `canoa[server]`.
+
+        `store`: where it keeps what it accepts; None takes the settings' (CANOA_STORE), and without one, on the memory
+        broker, a file that goes with this process. Raises `StoreTaken`, like `canoa manager`."""
+        with needs_extra("app.manager()", "server"):
+            from canoa.manager.in_process import managing_here
+        return managing_here(self, store)
 
     @cached_property
     def sync(self) -> SyncApp:
@@ -381,13 +392,3 @@ def _routing(text: str) -> Routing:
         return Routing(text)
     except ValueError:
         raise ActionDefinitionError(f"routing={text!r:.40}: use one of {', '.join(Routing)}") from None
-
-
-def _refuse_in_a_child_that_is_being_born() -> None:
-    """The process of a `cpu=True` action imports the main module first; starting it there would run it all again."""
-    processes = sys.modules.get("multiprocessing.process")
-    if processes is not None and getattr(processes.current_process(), "_inheriting", False):
-        raise WrongUse(
-            "the process of a cpu=True action imports your main module, which starts the program again; "
-            'put what starts it under `if __name__ == "__main__":`'
-        )

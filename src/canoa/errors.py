@@ -112,18 +112,31 @@ class Unroutable(WrongUse):
 
 
 class UnknownAction(WrongUse):
-    """Nobody ever offered this action on this broker."""
+    """Nobody ever offered this action on this broker; or, of a routed task, no node to the managers."""
 
-    def __init__(self, action: str, *, is_memory: bool = False) -> None:
-        remedy = (
-            "no broker is named, so this is the memory broker of this process alone: "
-            "open `app.worker()` here, or set CANOA_BROKER"
-            if is_memory
-            else "start one (`canoa worker module:app`), "
-            "or declare its queue first (`canoa actions declare module:app`)"
-        )
-        super().__init__(f"no worker has ever offered action {action!r} on this broker; {remedy}")
+    def __init__(self, action: str, *, is_memory: bool = False, nodes_offer: str | None = None) -> None:
+        """`nodes_offer`: of a routed task, what is known of that instead."""
+        super().__init__(_unoffered(action, is_memory) if nodes_offer is None else _unrouted(action, nodes_offer))
         self.action = action
+
+
+def _unoffered(action: str, is_memory: bool) -> str:
+    remedy = (
+        "no broker is named, so this is the memory broker of this process alone: "
+        "open `app.worker()` here, or set CANOA_BROKER"
+        if is_memory
+        else "start one (`canoa worker module:app`), or declare its queue first (`canoa actions declare module:app`)"
+    )
+    return f"no worker has ever offered action {action!r} on this broker; {remedy}"
+
+
+def _unrouted(action: str, hint: str) -> str:
+    """A manager needs a node: a queue of the pool would be of no use to it."""
+    told = f" {hint}" if hint.endswith("?") else f" {hint};" if hint else ""
+    return (
+        f"no node has ever offered action {action!r:.200};{told} "
+        f"`canoa nodes` shows who offers what, `canoa worker module:app` starts a node"
+    )
 
 
 class ActionDefinitionError(WrongUse):

@@ -13,10 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from canoa.action import Action, Options
+from canoa.compensating import check_compensation, check_compensations
 from canoa.errors import ArgumentsRefused, PlanRefused, WrongUse
 from canoa.execution import plan as values
 from canoa.execution.plan_checks import checked
-from canoa.execution.plan_inputs import COMPENSATION_KEYS, final_steps
+from canoa.execution.plan_inputs import final_steps
 from canoa.execution.plan_reading import MAX_STEP_CHARS
 from canoa.execution.policy import Policy
 from canoa.urn import action_name, checked_part, task_name
@@ -175,8 +176,9 @@ class Plan:
     def build(self) -> values.Plan:
         """The plan as it travels and is stored. Raises `PlanRefused`."""
         if self._built is None:
-            built = values.Plan(name=self.name, steps=tuple(self._steps.values()), output=self._output)
-            self._built = checked(built)
+            built = checked(values.Plan(name=self.name, steps=tuple(self._steps.values()), output=self._output))
+            check_compensations(built, self._app.actions)  # those that were given by name
+            self._built = built
         return self._built
 
     def _added(self, step: values.Step, action: Action[..., Any, Any] | str) -> StepRef[Any]:
@@ -245,11 +247,16 @@ class Plan:
     # --- Submitting -----------------------------------------------------------------------------------
 
     def using(
-        self, *, result: ResultMode = "reply", queue_timeout: float | None = None, idempotency_key: str | None = None
+        self,
+        *,
+        result: ResultMode = "reply",
+        queue_timeout: float | None = None,
+        idempotency_key: str | None = None,
+        site: str | None = None,
     ) -> SubmittingPlan:
         """The same plan, submitted in another way: see `Action.using`."""
         options = Options(
-            dispatch="routed", result=result, queue_timeout=queue_timeout, idempotency_key=idempotency_key
+            dispatch="routed", result=result, queue_timeout=queue_timeout, idempotency_key=idempotency_key, site=site
         )
         return SubmittingPlan(self._app, self, options)
 
@@ -319,11 +326,7 @@ def _plain(name: str, value: object) -> object:
 
 def _compensation(action: Action[..., Any, Any] | str | None) -> ActionName | None:
     if isinstance(action, Action):
-        if not action.signature.takes_object(COMPENSATION_KEYS):
-            raise WrongUse(
-                f"{action.name} cannot compensate a step: it takes {action.signature.describe()}; "
-                f"let it take `input` and `output` (what the step got and gave), or both as one parameter"
-            )
+        check_compensation(action)
         return action.name
     if action is not None and not isinstance(action, str):
         raise WrongUse(f"compensate={action!r:.60} is no action; give one, or its name, such as 'shop.refund'")

@@ -89,7 +89,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     node_tokens: bool = False  # whether nodes that join over HTTP must show a token; true shuts out those as published
 
     layer: Layer = Layer.CLOUD  # where this program stands: which rule it compresses by
-    site: str = ""  # the place with a broker of its own where this program stands, such as a city or a plant
+    site: str = ""  # the place with a broker of its own where this program stands: what it submits may run near to it
     labels: str = ""  # of workers, such as gpu=yes,disk=ssd: what placements may ask for
     join: bool = True  # workers are nodes that managers can reach; false: they take work from the pool alone
     manager_url: Url = ""  # http://host:port of managers, by comma: workers look there, and join there over HTTP

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from canoa import Canoa
+from canoa import Canoa, Placement
 
 app = Canoa("continuum")
 
@@ -28,6 +28,11 @@ async def report(total: float, values: list[float], folder: str) -> str:
     while (Path(folder) / "held").exists():  # noqa: ASYNC110  # another process removes it
         await asyncio.sleep(0.02)
     return f"{total:g} of {len(values)}"
+
+
+@app.action(placement=Placement(near="require"))
+async def inspect() -> str:
+    return "seen"
 
 
 summing = app.plan("summing")

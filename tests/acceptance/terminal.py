@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SAME = [
     (re.compile(r"\b[0-9a-f]{32}\b"), "ID"),
     (re.compile(r"\d\d-\d\d \d\d:\d\d:\d\d"), "TIME"),
-    (re.compile(r"TIME +\d+(\.\d+)?"), "TIME SECONDS"),
+    (re.compile(r"TIME +\d+(\.\d+)? m?s"), "TIME TOOK"),
     (re.compile(r"canoa \d+\.\d+\.\d+"), "canoa VERSION"),
     (re.compile(r"token [\w-]+"), "token TOKEN"),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -43,6 +44,22 @@ async def test_a_bare_node_registers_takes_a_message_answers_and_survives_a_mana
 
 
 @pytest.mark.rabbitmq
+async def test_a_bare_node_outlives_its_broker_and_works_on(tmp_path: Path, rabbit: Rabbit) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager()
+        node = plant.shell.start(sys.executable, str(SCRIPT), rabbit.url, "bench-3", PYTHONPATH="")
+        await until_true(lambda: _is_known(plant, "bench-3"))
+        assert await _doubled(plant, 21) == {"doubled": 42}
+
+        await asyncio.to_thread(rabbit.node.kill)
+        await asyncio.to_thread(node.wait_logged, "no link: ")
+        await asyncio.to_thread(rabbit.node.start)
+
+        assert await _doubled(plant, 5) == {"doubled": 10}
+        assert node.is_alive
+
+
+@pytest.mark.rabbitmq
 async def test_a_bare_node_that_was_there_before_the_first_manager_is_found_by_it(
     tmp_path: Path, rabbit: Rabbit
 ) -> None:
@@ -61,7 +78,7 @@ def test_the_page_shows_the_bare_node_as_it_is_and_it_is_short() -> None:
     code = SCRIPT.read_text()
 
     assert re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) == [code]
-    assert len(code.splitlines()) <= 45
+    assert len(code.splitlines()) <= 55
     assert "canoa" not in code.lower().partition('"""\n')[2]
 
 

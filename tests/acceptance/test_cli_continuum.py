@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.acceptance.shell import CANOA, ROOT, Shell, until
+
+from canoa.cli.nodes import WIDE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +45,7 @@ def managed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     shell = Shell(folder, folder=folder)
     shell.env["PYTHONPATH"] += f":{ROOT}"
     if request.param == "through the API":
-        shell.start(str(CANOA), "up", DEPOT, "--port", "0").wait_logged("Ctrl-C")
+        shell.start(str(CANOA), "up", DEPOT, "--port", "0", "--site", "natal").wait_logged("Ctrl-C")
         until(lambda: len(nodes(shell)) == 1)
         yield shell
         shell.close()
@@ -67,8 +71,8 @@ def given(folder: Path) -> str:
     return json.dumps({"url": "abc", "folder": str(folder)})
 
 
-def submitted(shell: Shell, *args: str) -> str:
-    run = shell.canoa("submit", *args)
+def submitted(shell: Shell, *args: str, site: str = "") -> str:
+    run = shell.canoa("submit", *args, CANOA_SITE=site)
     assert (run.returncode, run.stderr) == (0, ""), run.stderr
     return run.stdout.strip()
 
@@ -79,7 +83,10 @@ def test_every_node_is_shown_with_what_it_offers(managed: Shell) -> None:
     [node] = nodes(managed)
     assert run.returncode == 0, run.stderr
     assert node["id"] in run.stdout
-    assert "continuum.fetch, continuum.report, continuum.total" in run.stdout
+    assert "continuum.fetch, continuum.inspect, continuum.report, continuum.total" in run.stdout
+    [heads, _, row] = managed.canoa("nodes", "--wide").stdout.splitlines()
+    assert re.split(r" {2,}", heads.strip()) == WIDE
+    assert re.split(r" {2,}", row)[3] == node["protocol"]
     one = managed.canoa("nodes", node["id"], "--json")
     assert json.loads(one.stdout)["health"] == "OK"
     missing = managed.canoa("nodes", "nobody")
@@ -99,6 +106,88 @@ def test_one_is_told_where_a_call_would_go_and_why(managed: Shell) -> None:
     assert [each["ruled_out"] for each in found["considered"]] == [""]
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert "continuum.nothing" in unknown.stderr
+
+
+PLACED = """
+plan: placed
+steps:
+  fetch: {action: continuum.fetch, with: {url: $input.url}}
+  total: {action: continuum.total, with: {data: $fetch}, placement: {layers: [EDGE], near: prefer}}
+"""
+
+
+def test_one_is_told_where_a_step_of_a_plan_would_go(managed: Shell) -> None:
+    [node] = nodes(managed)
+    assert managed.canoa("plans", "register", "-", stdin=PLACED).returncode == 0
+
+    first = managed.canoa("explain", "placed", "--step", "fetch")
+    placed = managed.canoa("explain", "urn:sapparchi:Task:placed", "--step", "total")
+    as_json = json.loads(managed.canoa("explain", "placed", "--step", "total", "--json").stdout)
+
+    went = f"would go to {node['id']}, by round robin over 1 node.\n"
+    assert first.stderr == f"step fetch of placed, continuum.fetch, {went}"
+    assert placed.stderr == (
+        "step total of placed, continuum.total, would wait: no node can take it now.\n"
+        "Nodes of the site where fetch ran will be preferred; which one that is, is not known before.\n"
+    )
+    assert "the step may run in EDGE" in placed.stdout
+    assert (as_json["node_id"], as_json["step"]) == (None, "total")
+
+
+def test_who_registers_a_plan_is_told_what_no_node_offers_yet(managed: Shell) -> None:
+    undone = "plan: undone\nsteps: {fetch: {action: continuum.fetch, compensate: later.drop}}\n"
+
+    run = managed.canoa("plans", "register", "-", stdin=undone)
+
+    assert (run.returncode, run.stdout) == (0, "undone\n")
+    assert run.stderr == (
+        "registered\nno node has ever offered later.drop: its tasks are refused until one does; look at `canoa nodes`\n"
+    )
+
+
+def test_what_is_to_be_near_goes_to_where_whoever_submits_it_stands(managed: Shell) -> None:
+    [node] = nodes(managed)
+    from_here = managed.canoa("explain", "continuum.inspect", CANOA_SITE="natal")
+    from_there = managed.canoa("explain", "continuum.inspect", "--site", "recife", CANOA_SITE="natal")
+    done = managed.canoa("submit", "continuum.inspect", "--routed", "--follow", CANOA_SITE="natal")
+    waits = submitted(managed, "continuum.inspect", "--routed", site="recife")
+    story = json.loads(managed.canoa("task", "show", waits, "--json").stdout)
+    managed.canoa("cancel", waits)
+
+    assert from_here.stderr.endswith(f"would go to {node['id']}, by round robin over 1 node.\nCalled from natal.\n")
+    assert from_there.stderr.endswith("would wait: no node can take it now.\nCalled from recife.\n")
+    assert "it is not in recife, where the input comes from" in from_there.stdout
+    assert (done.returncode, done.stdout) == (0, '"seen"\n')
+    assert (story["steps"][0]["state"], story["steps"][0]["attempts"]) == ("waiting", [])
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["placed"], "--step NAME"),
+        (["plan.yaml", "--step", "fetch"], "canoa plans register plan.yaml"),
+        (["continuum.fetch", "--step", "fetch"], "is an action, which has no steps"),
+        (["nothing", "--step", "fetch"], "no plan 'nothing' is registered"),
+    ],
+)
+def test_what_cannot_be_explained_names_the_remedy(managed: Shell, args: list[str], said: str) -> None:
+    refused = managed.canoa("explain", *args)
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert said in refused.stderr
+
+
+def test_who_submits_an_action_that_no_node_offers_is_told_what_helps(managed: Shell) -> None:
+    mistyped = managed.canoa("submit", "continuum.fetsh", '{"url": "abc"}', "--routed")
+    missing = managed.canoa("submit", "shop.resize", "{}", "--routed", "--json")
+
+    assert (mistyped.returncode, mistyped.stdout) == (2, "")
+    assert mistyped.stderr == (
+        "error: no node has ever offered action 'continuum.fetsh'; did you mean continuum.fetch? "
+        "`canoa nodes` shows who offers what, `canoa worker module:app` starts a node\n"
+    )
+    assert json.loads(missing.stdout)["error"]["type"] == "UnknownAction"
+    assert "nodes offer continuum.fetch, continuum.inspect, continuum.report, continuum.total;" in missing.stderr
 
 
 def test_a_plan_file_is_submitted_and_watched_line_by_line_where_there_is_no_terminal(
@@ -144,11 +233,27 @@ def test_a_task_tells_its_whole_story(managed: Shell, tmp_path: Path) -> None:
 
     assert story.returncode == 0, story.stderr
     lines = story.stdout.splitlines()
-    assert lines[0].startswith(f"task {task_id}  power-factor  ok after ")
+    assert lines[0].startswith(f"task {task_id}  power-factor  ok, took ")
     assert [line[:9] for line in lines if line[0] in "├└"] == ["├─ fetch ", "├─ total ", "└─ report"]
     assert story.stdout.count("travelled") == 3
     assert [step["outcome"] for step in told["steps"]] == ["ok", "ok", "ok"]
     assert managed.canoa("task", "show", task_id, "--step", "total").stdout == "5.0\n"
+
+
+def test_how_long_a_task_took_is_the_same_wherever_it_is_shown(managed: Shell, tmp_path: Path) -> None:
+    task_id = submitted(managed, "plan.yaml", given(tmp_path))
+    managed.canoa("result", task_id, "--follow")
+
+    heading = managed.canoa("task", "show", task_id).stdout.splitlines()[0]
+    [row] = [line for line in managed.canoa("tasks").stdout.splitlines() if task_id in line]
+    task = json.loads(managed.canoa("tasks", task_id, "--json").stdout)
+
+    waited_too = datetime.fromisoformat(task["ended_at"]) - datetime.fromisoformat(task["submitted_at"])
+    assert task["took_s"] == pytest.approx(waited_too.total_seconds())
+    took = re.search(r"took ([\d.]+ m?s)", heading)
+    assert took is not None, heading
+    assert row.rstrip().endswith(f"   {took[1]}")
+    assert f"{task['took_s']}" in managed.canoa("tasks", task_id).stdout
 
 
 def test_a_failed_task_is_exit_1_and_only_what_failed_is_run_again(managed: Shell, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tests.acceptance.shell import DEPOT, Shell
 from canoa.broker.port import Message
 from canoa.cli.outbox import outbox_of
 from canoa.worker.outbox import Entry, Outbox, OutboxLimits
+from canoa.worker.outbox_file import is_held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +59,35 @@ def test_programs_read_it_as_json(shell: Shell, box: Path) -> None:
     assert told["oldest_at"] == "2023-11-14T22:13:20Z"
     assert [each["action"] for each in told["actions"]] == ["depot.scan", "depot.weigh"]
     assert told["bytes"] == sum(each["bytes"] for each in told["actions"])
+
+
+def test_empty_ones_of_workers_that_are_gone_are_left_out(shell: Shell, box: Path) -> None:
+    gone, idle, left = (box.with_name(f"outbox-{name}.db") for name in ("gone", "idle", "left"))
+    Outbox.open(gone).close()
+    with closing(Outbox.open(left)) as outbox:
+        outbox.put(Entry(request_id="r", action="urn:sapparchi:Action:depot.scan", message=Message(body=b"{}")))
+    with closing(Outbox.open(idle)):  # its worker runs, and has nothing to keep
+        listed, everything = shell.canoa("outbox", "--json"), shell.canoa("outbox", "--all", "--json")
+        said, named = shell.canoa("outbox"), shell.canoa("outbox", str(gone))
+
+    assert {Path(each["path"]).name: each["is_held"] for each in json.loads(listed.stdout)} == {
+        box.name: True,
+        idle.name: True,
+        left.name: False,
+    }
+    assert gone.name in {Path(each["path"]).name for each in json.loads(everything.stdout)}
+    assert "left out: 1, empty, that no worker has any more; --all shows them\n" in said.stderr
+    assert gone.name not in said.stdout + said.stderr
+    assert named.stderr == f"nothing waits in {gone}\n"
+
+
+def test_whoever_looks_does_not_keep_a_worker_from_its_outbox(shell: Shell, box: Path) -> None:
+    other = box.with_name("outbox-gw-2.db")
+    Outbox.open(other).close()
+
+    assert (is_held(box), is_held(other), is_held(box.with_name("nobody.db"))) == (True, False, False)
+    with closing(Outbox.open(other)):
+        assert is_held(other)
 
 
 def test_a_setting_names_the_file(shell: Shell, box: Path) -> None:

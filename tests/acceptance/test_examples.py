@@ -49,6 +49,35 @@ def test_the_readme_shows_what_make_up_says(tmp_path: Path) -> None:
     assert normalised(said.replace(str(CANOA), ".venv/bin/canoa")) == normalised(shown)
 
 
+# --- A manager in one's own process -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("broker", ["memory", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
+def test_plans_and_routed_actions_fit_into_one_file(
+    broker: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    real = broker == "rabbitmq" and {
+        "CANOA_BROKER": str(request.getfixturevalue("rabbit_url")),
+        "CANOA_STORE": f"sqlite:///{tmp_path}/plant.db",
+    }
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / "one_file.py")]
+
+    run = subprocess.run(command, cwd=tmp_path, env=real or {}, capture_output=True, text=True, timeout=60)
+
+    assert (run.returncode, run.stderr) == (0, "")
+    page = (ROOT / "docs" / "howto" / "one-process.md").read_text()
+    shown = page.split("    $ python examples/one_file.py\n", 1)[1].split("\n\n", 1)[0]
+    assert run.stdout.splitlines() == [line.strip() for line in shown.splitlines()]
+
+
+def test_the_page_on_one_process_shows_the_example_as_it_is() -> None:
+    page = (ROOT / "docs" / "howto" / "one-process.md").read_text()
+
+    shown = page.split("```python\n", 1)[1].split("```", 1)[0]
+
+    assert shown == (ROOT / "examples" / "one_file.py").read_text()
+
+
 # --- The continuum ------------------------------------------------------------------------------------
 
 
@@ -88,7 +117,7 @@ def continuum(*args: str) -> subprocess.CompletedProcess[str]:
 def assert_the_story_of_three_nodes(run: subprocess.CompletedProcess[str]) -> None:
     assert (run.returncode, run.stderr) == (0, "")
     told = run.stdout.splitlines()
-    assert re.match(r"task [0-9a-f]{32}  power-factor  ok after", told[0])
+    assert re.match(r"task [0-9a-f]{32}  power-factor  ok, took", told[0])
     ran = re.findall(r"─ (\w+) +ok .*\n[ │]+1\. (\S+) +ok ", run.stdout)
     assert ran == [("fetch_data", "meter-7"), ("power_factor", "gateway-2"), ("report", "office-1")]
     assert told[-1] == "pump 3 runs at a power factor of 0.825: a capacitor bank would pay off"

@@ -133,7 +133,7 @@ async def test_a_bare_node_is_unproven_and_works(tmp_path: Path, rabbit: Rabbit)
         await until_proof(manager, "bench-3", "unproven")
         await until_proof(manager, "gw-1", "online")
 
-        table = plant.shell.canoa("nodes", CANOA_BROKER=rabbit.url).stdout
+        table = plant.shell.canoa("nodes", "--wide", CANOA_BROKER=rabbit.url).stdout
         assert {line.split()[0]: line.split()[4] for line in table.splitlines() if "AMQP" in line} == {
             "bench-3": "unproven",
             "gw-1": "online",

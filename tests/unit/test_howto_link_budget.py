@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from canoa.cli.nodes import COLUMNS
+from canoa.cli.nodes import WIDE
 from canoa.execution.link_budget import parse_budget
 from canoa.recorder.routed_views import NodeView
 from canoa.settings import read
@@ -33,6 +33,6 @@ def test_its_units_are_those_that_are_understood() -> None:
 
 
 def test_what_it_says_is_shown_is_shown() -> None:
-    assert re.findall(r"column `([^`]+)`", PAGE) == [column for column in COLUMNS if " / " in column]
+    assert re.findall(r"column `([^`]+)`", PAGE) == [column for column in WIDE if " / " in column]
     named = re.findall(r"in full: ([\w, ]+)", PAGE)[0].split(", ")
     assert set(named) <= set(NodeView.__dataclass_fields__)

@@ -27,6 +27,7 @@ from canoa.errors import (
     WrongUse,
 )
 from canoa.execution.outcome import Outcome
+from canoa.execution.placement import MAX_SITE_CHARS
 from canoa.recorder import views
 from canoa.recorder.routed_views import RoutedRequest
 from canoa.recorder.token_desk import MAX_EXPIRES_S, NAME
@@ -51,6 +52,7 @@ BODY_WITHIN_S: Final = 60.0
 SWALLOWED_BYTES: Final = 16 * 1024 * 1024
 """How much of a body that is too large is still taken: a sender that is cut off while it writes hears no answer."""
 
+SiteText = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=MAX_SITE_CHARS)]
 Seconds = Annotated[float, Meta(gt=0, le=MAX_S)]
 ActionText = Annotated[
     str,
@@ -92,6 +94,10 @@ class Options(_Asked, frozen=True, kw_only=True):
     ] = None
     at: Annotated[
         Annotated[datetime, Meta(tz=True)] | None, Meta(description="Not to start before; with a time zone.")
+    ] = None
+    site: Annotated[
+        SiteText | None,
+        Meta(description="Of a routed task: where whoever submits it stands, for what runs near to it."),
     ] = None
 
 
@@ -196,6 +202,7 @@ class DeadQuery(_PageQuery, frozen=True, kw_only=True):
 
 class ExplainQuery(_Asked, frozen=True, kw_only=True):
     size_bytes: Annotated[int, Meta(ge=0, le=2**40, description="Of the input that it would get.")] = 0
+    site: Annotated[SiteText, Meta(description="Where that input would come from, for what runs near to it.")] = ""
 
 
 class EventsQuery(_Asked, frozen=True, kw_only=True):
@@ -230,7 +237,7 @@ def action(request: Request) -> str:
     try:
         return action_name(text)
     except WrongUse:
-        raise UnknownAction(text) from None
+        raise UnknownAction(text, nodes_offer="it is no action's name, which is <app>.<action>") from None
 
 
 def node_id(request: Request) -> str:

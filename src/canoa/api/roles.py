@@ -28,6 +28,7 @@ OPERATIONS: Final[Mapping[Role, tuple[str, ...]]] = {
         "GET /api/v1/tasks/{task_id}/steps/{step}",
         "GET /api/v1/plans",
         "GET /api/v1/plans/{name}",
+        "GET /api/v1/plans/{name}/steps/{step}/explanation",
         "GET /api/v1/nodes",
         "GET /api/v1/nodes/{node_id:path}",
         "GET /api/v1/catalogue",

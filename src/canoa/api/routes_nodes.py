@@ -71,4 +71,4 @@ def add_routes(api: FastAPI, routed: RoutedDesk) -> None:
     async def explain(request: Request) -> Response:
         """As the manager sees it that answers. Nothing is sent."""
         wanted = asked.query(request, asked.ExplainQuery)
-        return answer(await routed.explain(asked.action(request), size_bytes=wanted.size_bytes))
+        return answer(await routed.explain(asked.action(request), size_bytes=wanted.size_bytes, site=wanted.site))

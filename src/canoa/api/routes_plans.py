@@ -10,14 +10,15 @@ from starlette.responses import Response
 
 from canoa.api import asked
 from canoa.api.answers import answer
-from canoa.api.documents import PREFIX, in_path
+from canoa.api.documents import PREFIX, asks, in_path
 from canoa.api.errors import documented
 from canoa.recorder.routed_desk import RoutedDesk
-from canoa.recorder.routed_views import PlanView, Registered
+from canoa.recorder.routed_views import ExplainView, PlanView, Registered
 
 MAX_PLAN_BYTES: Final = 256 * 1024
 
 _NAME: Final = in_path("name", "The plan's name, or its URN.", "power-factor")
+_STEP: Final = in_path("step", "The step's name in the plan; `charge.compensation` is what undoes `charge`.", "report")
 _DOCUMENT: Final = {
     "plan": "power-factor",
     "steps": {
@@ -65,6 +66,22 @@ def add_routes(api: FastAPI, routed: RoutedDesk) -> None:
     )
     async def get_plan(request: Request) -> Response:
         return answer(await routed.plan(asked.plan_name(request)))
+
+    @api.get(
+        f"{PREFIX}/plans/{{name}}/steps/{{step}}/explanation",
+        tags=["plans"],
+        operation_id="explain_step",
+        summary="Where a step of a plan would go now, and why",
+        response_model=ExplainView,
+        response_description="Every node that offers its action: what speaks for it, or what rules it out",
+        responses=documented(404, 422),
+        openapi_extra={"parameters": [_NAME, _STEP, *asks(asked.ExplainQuery)["parameters"]]},
+    )
+    async def explain_step(request: Request) -> Response:
+        """By what the plan says of it, as the manager sees it that answers. Nothing is sent."""
+        wanted = asked.query(request, asked.ExplainQuery)
+        name, step = asked.plan_name(request), request.path_params["step"]
+        return answer(await routed.explain_step(name, step, size_bytes=wanted.size_bytes, site=wanted.site))
 
     @api.put(
         f"{PREFIX}/plans/{{name}}",

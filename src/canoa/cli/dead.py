@@ -10,7 +10,8 @@ import typer
 from canoa.cli import output
 from canoa.cli.opening import open_door
 from canoa.cli.result import TaskIdArgument
-from canoa.cli.tasks import PAGE, ActionOption, AsJson, LimitOption, shown_time
+from canoa.cli.tasks import PAGE, ActionOption, AsJson, LimitOption
+from canoa.cli.times import shown_time
 from canoa.cli.worker import BrokerUrl
 from canoa.errors import SettingError
 from canoa.recorder.views import Redriven

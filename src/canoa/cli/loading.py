@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import importlib
 import sys
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from canoa.app import Canoa
 from canoa.errors import SettingError
 from canoa.settings import MEMORY
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-
-def load_app(target: str, broker: str | None = None) -> Canoa:
-    """`shop:app`, `package.module:app`, or just `shop` (its `app`). Modules of the current folder are found."""
+def load_app(target: str, broker: str | None = None, *, site: str | None = None) -> Canoa:
+    """`shop:app`, `package.module:app`, or just `shop` (its `app`). Modules of the current folder are found. `site`:
+    where it stands, and so whatever its actions submit."""
     module_name, _, attribute = target.partition(":")
     attribute = attribute or "app"
     if str(Path.cwd()) not in sys.path:
@@ -37,16 +35,9 @@ def load_app(target: str, broker: str | None = None) -> Canoa:
         raise SettingError(f"{attribute!r} in module {module_name!r} is not a Canoa app; {hint}")
     if broker is not None:
         app.use_broker(broker)
+    if site is not None:
+        app.settings = msgspec.structs.replace(app.settings, site=site)
     return app
-
-
-@contextmanager
-def needs_extra(command: str, extra: str) -> Iterator[None]:
-    """Imports inside that may be missing say what to install."""
-    try:
-        yield
-    except ModuleNotFoundError as exc:
-        raise SettingError(f"`{command}` needs {exc.name}; install it with: pip install 'canoa[{extra}]'") from exc
 
 
 def require_real_broker(url: str, command: str) -> None:

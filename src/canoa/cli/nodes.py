@@ -11,7 +11,7 @@ import typer
 from canoa.cli import output
 from canoa.cli.opening import open_door
 from canoa.cli.story import clean
-from canoa.cli.tasks import shown_time
+from canoa.cli.times import ago, shown_time
 from canoa.cli.worker import BrokerUrl
 
 if TYPE_CHECKING:
@@ -19,15 +19,21 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
-COLUMNS = ["node", "layer", "site", "protocol", "proof", "health", "last seen", "load", "queued", "out / in", "actions"]
+COLUMNS = ["node", "layer", "site", "health", "queued", "actions"]
+"""What fits into 80 columns, with names of usual lengths: those are never cut."""
+
+WIDE = ["node", "layer", "site", "protocol", "proof", "health", "last seen", "load", "queued", "out / in", "actions"]
 
 
 def nodes(
     node_id: Annotated[str | None, typer.Argument(help="Only this one, in full.", metavar="ID")] = None,
     broker: BrokerUrl = None,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Also how it is reached, its proof, when it was seen, its load and traffic.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show every node that the managers know: where it stands, what it offers, how it is, what is queued for it."""
+    """Show every node that the managers know: where it stands, how it is, what is queued for it, what it offers."""
     with output.errors_explained(as_json=as_json):
         with closing(open_door(broker)) as door:
             found = door.nodes() if node_id is None else [door.node(node_id)]
@@ -36,13 +42,34 @@ def nodes(
         elif node_id is not None:
             output.table(["what", "is"], _facts(found[0]), free="is")
         elif found:
-            now = datetime.now(UTC)
-            output.table(COLUMNS, [row(each, now) for each in found], free="actions")
+            show_all(found, is_wide=wide)
         else:
             output.say("no node has registered; start one: canoa worker module:app --layer edge --site natal")
 
 
-def row(node: NodeView, now: datetime) -> list[str]:
+def show_all(found: list[NodeView], *, is_wide: bool) -> None:
+    now = datetime.now(UTC)
+    rows = [wide_row(each, now) if is_wide else row(each) for each in found]
+    names = [len(name) + 1 for each in found for name in each.actions]
+    longest = min(max(names, default=0), output.NARROWEST)
+    output.table(WIDE if is_wide else COLUMNS, rows, free="actions", narrowest=longest)
+
+
+def row(node: NodeView) -> list[str]:
+    """What is ill is said where it is: of the node, or of one of its actions."""
+    ill = node.action_health
+    actions = [f"{name} ({ill[name]})" if name in ill else name for name in node.actions]
+    return [
+        clean(node.id),
+        node.layer,
+        clean(node.site) or "-",
+        node.health if node.state == "here" else node.state.replace("_", " "),
+        str(node.queued),
+        clean(", ".join(actions)) or "-",
+    ]
+
+
+def wide_row(node: NodeView, now: datetime) -> list[str]:
     return [
         clean(node.id),
         node.layer,
@@ -69,15 +96,6 @@ def shown_health(node: NodeView) -> str:
         return node.state
     ill = [f"{action} {state}" for action, state in node.action_health.items()]
     return node.health if not ill else f"{node.health} ({', '.join(ill)})"
-
-
-def ago(seconds: float) -> str:
-    if seconds < 1:
-        return "now"
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
 
 
 def shown_bytes(size: int) -> str:

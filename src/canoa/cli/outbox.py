@@ -35,35 +35,54 @@ def outbox(
         Path | None,
         typer.Argument(help="The file. Otherwise CANOA_OUTBOX, or all of this folder's .canoa.", show_default=False),
     ] = None,
+    is_all: Annotated[
+        bool, typer.Option("--all", help="Also those of this folder that are empty and that no worker has any more.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show what waits in a node's outbox: answers that could not be sent yet, by action."""
     with output.errors_explained(as_json=as_json):
         from canoa.worker.outbox_file import look
 
-        found = [look(each) for each in _paths(path)]
+        named = _named(path)
+        there = [look(each) for each in named or _in_this_folder()]
+        found = [each for each in there if named or is_all or _is_of_interest(each)]
         if as_json:
             output.data([_told(each) for each in found])
             return
-        now = datetime.now(UTC)
-        rows = [row for each in found for row in _rows(each, now)]
-        if rows:
-            output.table(COLUMNS, rows)
-        for each in found:
-            if not each.messages:
-                output.say(f"nothing waits in {each.path}")
-            if each.dropped:
-                output.say(f"{each.path} has dropped {each.dropped} answers for want of room")
+        _show(found)
+        if len(found) < len(there):
+            output.say(f"left out: {len(there) - len(found)}, empty, that no worker has any more; --all shows them")
 
 
-def _paths(given: Path | None) -> list[Path]:
+def _show(found: list[Seen]) -> None:
+    now = datetime.now(UTC)
+    rows = [row for each in found for row in _rows(each, now)]
+    if rows:
+        output.table(COLUMNS, rows)
+    for each in found:
+        if not each.messages:
+            output.say(f"nothing waits in {each.path}")
+        if each.dropped:
+            output.say(f"{each.path} has dropped {each.dropped} answers for want of room")
+
+
+def _is_of_interest(seen: Seen) -> bool:
+    """Something is in it, or will be, or was lost."""
+    return bool(seen.messages or seen.dropped or seen.is_held)
+
+
+def _named(given: Path | None) -> list[Path]:
+    """By whoever asks, or by a setting."""
     from canoa.settings import read
 
     if given is not None:
         return [given]
     named = read({}).outbox
-    if named and named != NONE:
-        return [Path(named)]
+    return [Path(named)] if named and named != NONE else []
+
+
+def _in_this_folder() -> list[Path]:
     found = sorted(folder.FOLDER.glob("outbox-*.db"))
     if not found:
         raise SettingError("no outbox in this folder's .canoa; name the file, or start a worker with --node-id")
@@ -71,8 +90,8 @@ def _paths(given: Path | None) -> list[Path]:
 
 
 def _rows(seen: Seen, now: datetime) -> list[list[str]]:
-    from canoa.cli.nodes import ago
     from canoa.cli.story import clean
+    from canoa.cli.times import ago
 
     return [
         [
@@ -89,6 +108,7 @@ def _rows(seen: Seen, now: datetime) -> list[list[str]]:
 def _told(seen: Seen) -> dict[str, object]:
     return {
         "path": seen.path,
+        "is_held": seen.is_held,
         "messages": seen.messages,
         "bytes": seen.bytes,
         "oldest_at": None if seen.oldest_ms is None else as_time(seen.oldest_ms),

@@ -26,7 +26,7 @@ WRONG_USE: Final = 2
 INTERRUPTED: Final = 130
 
 GAP: Final = 3  # between the columns of a table
-NARROWEST: Final = 30  # to which a column may be wrapped
+NARROWEST: Final = 30  # to which a column may be wrapped, unless more is known of it
 SHORT: Final = 80
 UNBOUNDED: Final = 10_000
 
@@ -92,18 +92,18 @@ def interrupts_told(text: str) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def table(columns: list[str], rows: list[list[str]], *, free: str = "") -> None:
+def table(columns: list[str], rows: list[list[str]], *, free: str = "", narrowest: int = NARROWEST) -> None:
     """For people: on stdout, aligned, nothing to parse around. Only the column `free` is wrapped, on a terminal that is
-    too narrow: the others hold what people copy."""
+    too narrow, and to `narrowest` at most: the others hold what people copy."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     drawn = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    needed = 0
+    needed = -GAP  # behind the last one is none
     for index, column in enumerate(columns):
         width = max(len(cell) for cell in [column, *(row[index] for row in rows)])
-        least = min(width, NARROWEST) if column == free else width
+        least = min(width, narrowest) if column == free else width
         needed += least + GAP
         drawn.add_column(column, overflow="fold", no_wrap=column != free, min_width=least)
     for row in rows:

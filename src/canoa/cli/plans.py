@@ -20,6 +20,8 @@ from canoa.errors import SettingError
 if TYPE_CHECKING:
     from canoa.execution.plan import Plan
 
+SHOWN = 8
+
 plans_app = typer.Typer(no_args_is_help=True, help="Plans that are registered under a name.")
 
 PlanSource = Annotated[
@@ -78,6 +80,13 @@ def register(source: PlanSource, broker: BrokerUrl = None, as_json: AsJson = Fal
         for each in done:
             output.line(each.name)
             output.say("registered" if each.is_new else "it was registered before, exactly so")
+            if each.unoffered:
+                output.say(_unoffered(each.unoffered))
+
+
+def _unoffered(actions: list[str]) -> str:
+    named = [*actions[:SHOWN], *(["…"] if len(actions) > SHOWN else [])]
+    return f"no node has ever offered {', '.join(named)}: its tasks are refused until one does; look at `canoa nodes`"
 
 
 def _names_app(source: str) -> bool:

@@ -11,10 +11,11 @@ from canoa import settings as settings_module
 from canoa.app import Canoa
 from canoa.cli import folder, logs, output, serving
 from canoa.cli.listening import listener, shown_url
-from canoa.cli.loading import needs_extra, require_real_broker
+from canoa.cli.loading import require_real_broker
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.cli.up import AllowedHosts, ApiHost, StoreUrl
 from canoa.cli.worker import BrokerUrl
+from canoa.extras import needs_extra
 from canoa.logs import get_logger
 
 log = get_logger(__name__)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from canoa.cli import output
-from canoa.cli.loading import needs_extra
 from canoa.errors import CanoaError
+from canoa.extras import needs_extra
 from canoa.logs import get_logger
 
 log = get_logger(__name__)

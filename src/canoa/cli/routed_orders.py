@@ -26,13 +26,17 @@ PLAN_FILES: Final = frozenset({".yaml", ".yml", ".json"})
 
 def is_plan(name: str) -> bool:
     """A plan file, a URN, or a name without a dot, which no action has."""
-    return Path(name).suffix.lower() in PLAN_FILES or name.startswith(TASK_PREFIX) or "." not in name
+    return is_plan_file(name) or name.startswith(TASK_PREFIX) or "." not in name
+
+
+def is_plan_file(name: str) -> bool:
+    return Path(name).suffix.lower() in PLAN_FILES
 
 
 def of_plan(name: str, text: str, options: SubmitOptions) -> tuple[str, RoutedOrder]:
     """The plan's name, and the order."""
     input = _json(text)
-    if Path(name).suffix.lower() not in PLAN_FILES:
+    if not is_plan_file(name):
         return task_name(name), RoutedOrder(plan=task_name(name), input=input, options=options)
     from canoa.execution.plan_writing import document
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from canoa.cli.tasks import shown_time
+from canoa.cli.times import shown_ms, shown_time, shown_took
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,14 +33,6 @@ def standing(step: StepView) -> str:
     return step.outcome or step.state
 
 
-def shown_ms(ms: int | None) -> str:
-    if ms is None:
-        return "-"
-    if ms < 1_000:
-        return f"{ms} ms"
-    return f"{ms / 1_000:.2f} s" if ms < 60_000 else f"{ms // 60_000} min {ms % 60_000 / 1_000:.0f} s"
-
-
 def clean(text: str) -> str:
     """One line that cannot move a terminal's cursor."""
     line = " ".join(text.split())
@@ -55,10 +47,7 @@ def _heading(story: StoryView) -> str:
 
 
 def _task_standing(task: TaskView) -> str:
-    if task.ended_at is None:
-        return task.state
-    took_ms = round((task.ended_at - task.submitted_at).total_seconds() * 1_000)
-    return f"{task.outcome} after {shown_ms(max(0, took_ms))}"
+    return task.state if task.outcome is None else f"{task.outcome}, took {shown_took(task)}"
 
 
 def _step(step: StepView) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
+from canoa import settings
 from canoa.cli import orders, output, routed_orders, waiting, watching
 from canoa.cli.opening import open_door
 from canoa.cli.suggesting import close_names_told
@@ -78,11 +79,13 @@ def submit(
                 "--lines goes without arguments, plans, --routed, --key, --wait, --follow and --watch; "
                 "for results: canoa map"
             )
-        options = SubmitOptions(after=after, at=_time(at) if at else None, idempotency_key=key)
+        site = settings.read({}).site or None if is_routed else None
+        options = SubmitOptions(after=after, at=_time(at) if at else None, idempotency_key=key, site=site)
         called, order = (
             _order(name, arguments, options, is_routed=is_routed) if not lines else (action_name(name), None)
         )
-        with closing(open_door(broker)) as door, close_names_told(called, broker):
+        names_told = nullcontext() if is_routed else close_names_told(called, broker)
+        with closing(open_door(broker)) as door, names_told:
             if order is None:
                 _submit_lines(door, called, lines, options, as_json=as_json)
                 return

@@ -20,12 +20,12 @@ SHOWN: Final = 8
 
 @contextmanager
 def close_names_told(action: str, broker: str | None) -> Iterator[None]:
-    """An `UnknownAction` from the block names those that look like it, or those that there are. One about another
-    action, such as a step's, stays as it is."""
+    """An `UnknownAction` of the pool from the block names those that look like it, or those that there are. What
+    managers say of a routed task's names such already."""
     try:
         yield
     except UnknownAction as exc:
-        known = _known(broker) if action in str(exc) else []
+        known = _known(broker)
         if not known:
             raise
         if action in known:

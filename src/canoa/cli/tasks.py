@@ -10,6 +10,7 @@ import typer
 
 from canoa.cli import output
 from canoa.cli.opening import open_door
+from canoa.cli.times import shown_time, shown_took
 from canoa.cli.worker import BrokerUrl
 from canoa.urn import action_name
 
@@ -65,7 +66,7 @@ def _listed(door: Door, wanted: dict[str, Any], limit: int) -> tuple[list[TaskVi
 
 
 def _show_all(found: list[TaskView]) -> None:
-    columns = ["id", "action", "state", "attempts", "submitted", "took_s", "says"]
+    columns = ["id", "action", "state", "attempts", "submitted", "took", "says"]
     output.table(columns, [_row(task) for task in found], free="says")
 
 
@@ -76,7 +77,7 @@ def _row(task: TaskView) -> list[str]:
         task.outcome or task.state,
         str(task.attempts),
         shown_time(task.submitted_at),
-        _took(task),
+        shown_took(task),
         output.shortened(task.error or _far(task)),
     ]
 
@@ -90,18 +91,6 @@ def _show_one(task: TaskView, *, as_json: bool) -> None:
     output.table(["what", "is"], rows, free="is")
 
 
-def _took(task: TaskView) -> str:
-    if task.ended_at is None or task.started_at is None:
-        return "-"
-    return f"{(task.ended_at - task.started_at).total_seconds():.3g}"
-
-
 def _far(task: TaskView) -> str:
     far = "" if task.progress is None or task.outcome else f"{round(100 * task.progress)} %"
     return " ".join(filter(None, [far, task.progress_text]))
-
-
-def shown_time(at: datetime) -> str:
-    """By the clock of whoever looks; without the year, when it is this one."""
-    here = at.astimezone()
-    return here.strftime("%m-%d %H:%M:%S" if here.year == datetime.now().year else "%Y-%m-%d %H:%M:%S")

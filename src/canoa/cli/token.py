@@ -10,7 +10,8 @@ import typer
 
 from canoa.cli import output
 from canoa.cli.opening import open_tokens
-from canoa.cli.tasks import AsJson, shown_time
+from canoa.cli.tasks import AsJson
+from canoa.cli.times import shown_time
 from canoa.errors import SettingError
 from canoa.vocabulary import Role
 

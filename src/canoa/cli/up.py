@@ -10,10 +10,11 @@ import typer
 from canoa.cli import folder, logs, output, serving
 from canoa.cli.greeting import greet
 from canoa.cli.listening import listener, own_ports, shown_url
-from canoa.cli.loading import load_app, needs_extra
+from canoa.cli.loading import load_app
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.cli.worker import BrokerUrl, LayerName, NodeName, Site, Target
 from canoa.clock import now_ms
+from canoa.extras import needs_extra
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +68,7 @@ def up(
         with needs_extra("canoa up", "server"):
             from canoa.api.server import serving_api
             from canoa.manager.hosting import hosting
-        app = load_app(target, broker)
+        app = load_app(target, broker, site=site)
 
     async def main() -> None:
         stop = serving.stop_requested()
@@ -80,7 +81,7 @@ def up(
                 concurrency=concurrency,
                 drain_s=drain,
                 layer=layer or app.settings.layer,
-                site=app.settings.site if site is None else site,
+                site=app.settings.site,
                 node_id=node_id,
                 join=app.settings.join,
                 manager_url=app.settings.manager_url,

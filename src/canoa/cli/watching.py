@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from canoa.cli import output, waiting
-from canoa.cli.story import clean, shown_ms, standing
+from canoa.cli.story import clean, standing
+from canoa.cli.times import shown_ms
 from canoa.client.calls import AWAY, KeptCalls
 from canoa.errors import ResultNotReady
 

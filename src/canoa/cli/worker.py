@@ -10,10 +10,11 @@ import typer
 
 from canoa.cli import logs, output, reload, serving
 from canoa.cli.listening import parse_place
-from canoa.cli.loading import load_app, needs_extra, require_real_broker
+from canoa.cli.loading import load_app, require_real_broker
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.cli.outbox import outbox_of
 from canoa.execution.placement import parse_labels
+from canoa.extras import needs_extra
 from canoa.vocabulary import Layer
 
 Target = Annotated[
@@ -124,7 +125,7 @@ def worker(
         from canoa.worker.settings import WorkerSettings
 
         place = parse_place("--metrics", metrics) if metrics else None
-        app = load_app(target, broker)
+        app = load_app(target, broker, site=site)
         managers = manager or app.settings.manager_url
         mqtt = mqtt or (app.settings.mqtt if app.settings.is_memory else "")
         if not managers and not mqtt:
@@ -141,7 +142,7 @@ def worker(
             processes=processes,
             drain_s=drain,
             layer=layer or app.settings.layer,
-            site=app.settings.site if site is None else site,
+            site=app.settings.site,
             labels=parse_labels(",".join(label) if label else app.settings.labels),
             node_id=node_id,
             grace_s=grace,

@@ -73,8 +73,11 @@ class RoutedDoor(Protocol):
 
     def node(self, node_id: str) -> NodeView: ...
 
-    def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
-        """Where an attempt with so large an input would go now, and why."""
+    def explain(self, action: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:
+        """Where an attempt with so large an input, from that site, would go now, and why."""
+
+    def explain_step(self, plan: str, step: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:
+        """The same of a registered plan's step, by what the plan says of it."""
 
 
 class Door(RoutedDoor, Protocol):

@@ -134,8 +134,11 @@ class Questions:
     def node(self, node_id: str) -> NodeView:
         return self._ask_managers("node", NodeView, node_id=node_id)
 
-    def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
-        return self._ask_managers("explain", ExplainView, action=action, size_bytes=size_bytes)
+    def explain(self, action: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:
+        return self._ask_managers("explain", ExplainView, action=action, size_bytes=size_bytes, site=site)
+
+    def explain_step(self, plan: str, step: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:
+        return self._ask_managers("explain_step", ExplainView, plan=plan, step=step, size_bytes=size_bytes, site=site)
 
     def _ask_managers(self, name: str, type_: type[T], /, **arguments: Any) -> T:
         body = msgspec.json.encode(arguments)

@@ -109,9 +109,13 @@ class Remote:
     def node(self, node_id: str) -> NodeView:
         return _read(self._link.get(f"/nodes/{_part(node_id)}"), NodeView)
 
-    def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
-        asked = {"size_bytes": str(size_bytes)}
+    def explain(self, action: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:
+        asked = {"size_bytes": str(size_bytes), "site": site}
         return _read(self._link.get(f"/catalogue/{_part(action)}/explanation", asked), ExplainView)
+
+    def explain_step(self, plan: str, step: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:
+        asked = {"size_bytes": str(size_bytes), "site": site}
+        return _read(self._link.get(f"/plans/{_part(plan)}/steps/{_part(step)}/explanation", asked), ExplainView)
 
     # --- Tokens ---------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ What a caller asks for besides (limits of the attempts, a plan) travels in heade
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from canoa.broker import topology
 from canoa.broker.port import HeaderValue, Message, Publication
@@ -22,21 +22,27 @@ if TYPE_CHECKING:
     from canoa.vocabulary import ActionName, TaskId
 
 
-def of_action(
-    name: ActionName, body: bytes, options: Options, *, reply_to: str | None, limit_bytes: int
-) -> Publication:
+class Caller(NamedTuple):
+    """On whose behalf it is sent."""
+
+    reply_to: str | None
+    limit_bytes: int
+    site: str = ""  # unless the options say another one
+
+
+def of_action(name: ActionName, body: bytes, options: Options, caller: Caller) -> Publication:
     """`body`: the arguments as JSON. Raises `PayloadTooLarge`."""
     request = sapparchi.TaskRequest(
         id=_task_id(name, options),
         target_actions=[ACTION_PREFIX + name],
-        message_data=_checked(f"arguments of {name}", body, limit_bytes).decode(),
+        message_data=_checked(f"arguments of {name}", body, caller.limit_bytes).decode(),
         created_at=time.time_ns() // 1_000_000,
     )
     plan = None if options.timeout is None and options.retry is None else _single(name, options)
-    return _publication(name, request, plan, options, reply_to)
+    return _publication(name, request, plan, options, caller)
 
 
-def of_plan(plan: Plan | str, input: Any, options: Options, *, reply_to: str | None, limit_bytes: int) -> Publication:
+def of_plan(plan: Plan | str, input: Any, options: Options, caller: Caller) -> Publication:
     """`plan`: itself, or the name of one that is registered. `input`: what its steps are given. Raises
     `ArgumentsRefused`, and `PayloadTooLarge`, also for a plan that is too large to travel with every task."""
     name = plan if isinstance(plan, str) else plan.name
@@ -44,38 +50,40 @@ def of_plan(plan: Plan | str, input: Any, options: Options, *, reply_to: str | N
     request = sapparchi.TaskRequest(
         id=_task_id(TASK_PREFIX + name, options),
         task_id=TASK_PREFIX + name,
-        message_data=_checked(f"the input of plan {name}", body, limit_bytes).decode(),
+        message_data=_checked(f"the input of plan {name}", body, caller.limit_bytes).decode(),
         created_at=time.time_ns() // 1_000_000,
     )
-    return _publication(name, request, None if isinstance(plan, str) else plan, options, reply_to)
+    return _publication(name, request, None if isinstance(plan, str) else plan, options, caller)
 
 
 def nobody_manages(what: str, *, is_memory: bool) -> NobodyManages:
-    remedy = "run it under `canoa up`" if is_memory else "start one: canoa manager"
+    remedy = "run it under `canoa up`, or inside `app.manager()`" if is_memory else "start one: canoa manager"
     return NobodyManages(f"{what} is for a manager, and none ever ran on this broker; {remedy}")
 
 
 def _publication(
-    name: str, request: sapparchi.TaskRequest, plan: Plan | None, options: Options, reply_to: str | None
+    name: str, request: sapparchi.TaskRequest, plan: Plan | None, options: Options, caller: Caller
 ) -> Publication:
     message = Message(
         body=sapparchi.encode(request),
         content_type=ContentType.JSON.value,
-        headers=_headers(plan, options),
+        headers=_headers(plan, options, caller.site if options.site is None else options.site),
         persistent=not options.is_awaited,
-        reply_to=None if options.result == "none" else reply_to,
+        reply_to=None if options.result == "none" else caller.reply_to,
         message_id=request.id,
         type=name,
     )
     return Publication(message=message, key=topology.TASK_REQUESTS)
 
 
-def _headers(plan: Plan | None, options: Options) -> dict[str, HeaderValue]:
+def _headers(plan: Plan | None, options: Options, site: str) -> dict[str, HeaderValue]:
     headers = task.new_headers()
     if plan is not None:
         headers[sapparchi.PLAN] = _packed(plan)
     if options.queue_timeout is not None:
         headers[task.DEADLINE] = int((time.time() + options.queue_timeout) * 1000)
+    if site:
+        headers[sapparchi.SITE] = site
     return headers
 
 

@@ -221,9 +221,11 @@ class Session:
     def _prepare_plan(
         self, plan: Plan | str, input: Any, options: Options, codec: Codec[Any] | None
     ) -> tuple[Handle[Any], Publication]:
-        limit_bytes = self._app.settings.max_payload_bytes
-        publication = routed.of_plan(plan, input, options, reply_to=self._reply_to, limit_bytes=limit_bytes)
+        publication = routed.of_plan(plan, input, options, self._caller())
         return self._expected(ActionName(publication.message.type or ""), publication, options, codec)
+
+    def _caller(self) -> routed.Caller:
+        return routed.Caller(self._reply_to, self._app.settings.max_payload_bytes, self._app.settings.site)
 
     async def _accepted(self, handle: Handle[Any], publication: Publication) -> Handle[Any]:
         if (accept := self._storing(publication)) is not None:
@@ -246,7 +248,7 @@ class Session:
         if not publication.message.persistent:
             return None
         if publication.key == topology.TASK_REQUESTS:
-            return None if app.manager is None else app.manager.accept
+            return None if app.managing is None else app.managing.accept
         return None if app.acceptor is None else app.acceptor.take_each
 
     async def _stored(
@@ -363,9 +365,7 @@ class Session:
     ) -> tuple[Handle[Any], Publication]:
         codec = None if action is None else action.signature.result
         if options.is_routed:
-            limit_bytes = self._app.settings.max_payload_bytes
-            request = routed.of_action(name, body, options, reply_to=self._reply_to, limit_bytes=limit_bytes)
-            return self._expected(name, request, options, codec)
+            return self._expected(name, routed.of_action(name, body, options, self._caller()), options, codec)
         handle, publication = self._expected(
             name, self._publication(name, body, content_type, options, action), options, codec
         )

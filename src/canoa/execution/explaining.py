@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from canoa.execution.placement import Placement
     from canoa.vocabulary import ActionName, Layer, NodeId, Routing
 
 
@@ -18,8 +19,10 @@ class Considered(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """`considered`: the best first, then those that are ruled out."""
+    """`considered`: the best first, then those that are ruled out. `placement`: the one that counts, the step's own or
+    its action's."""
 
     action: ActionName
     routing: Routing
     considered: tuple[Considered, ...]
+    placement: Placement | None = None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Near: TypeAlias = Literal["", "prefer", "require"]
 
+MAX_SITE_CHARS: Final = 128
 MAX_LABELS: Final = 50
 MAX_LABEL_CHARS: Final = 63
 
@@ -30,7 +31,10 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = {}  # a node must have all of them
     spill_queue: float | None = None  # attempts that are out per node, above which the next layer gets what comes
     spill_p95_s: float | None = None  # of answers, above which the next layer gets all of it for a while
-    near: Near = ""  # to where its input comes from: nodes of that site if there are any, or no others at all
+    near: Near = (
+        ""  # to where its input comes from, the steps before or the caller: nodes of that site if there are any,
+    )
+    # or no others at all
 
     def __post_init__(self) -> None:
         given: object = self.layers
@@ -81,6 +85,12 @@ def _layer(text: Any) -> Layer:
         return Layer(text)
     except ValueError:
         raise SettingError(f"layer {text!r:.40}: use {', '.join(Layer)}") from None
+
+
+def check_site(site: str) -> None:
+    given: object = site
+    if not isinstance(given, str) or len(given) > MAX_SITE_CHARS or not given.isprintable():
+        raise SettingError(f"site {given!r:.150}: use up to {MAX_SITE_CHARS} characters that can be printed")
 
 
 def check_labels(labels: Mapping[str, str]) -> None:

@@ -56,3 +56,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str  # what follows `urn:sapparchi:Task:`; of a single action, the action's name
     steps: tuple[Step, ...]
     output: str | None = None  # the step whose result is the task's; None: of those that nobody waits for
+    site: str = ""  # of a task's: where its caller stands, and so the input of steps that get no other step's result
+
+
+def seen_from(plan: Plan, site: str) -> Plan:
+    """The plan of a task whose caller stands there. In the plan, since that is at hand whenever a node is chosen."""
+    return plan if plan.site == site else msgspec.structs.replace(plan, site=site)
+
+
+def actions_of(plan: Plan) -> list[ActionName]:
+    """All that it may run, compensations too, each once."""
+    named = [name for step in plan.steps for name in (step.action, step.compensate) if name is not None]
+    return list(dict.fromkeys(named))

@@ -44,7 +44,7 @@ def checked(plan: Plan) -> Plan:
     steps = _by_name(name, [_checked_step(name, each) for each in plan.steps])
     _check_references(name, steps, plan.output)
     ordered = _ordered(name, steps)
-    return _bounded(Plan(name=name, steps=ordered, output=plan.output))
+    return _bounded(Plan(name=name, steps=ordered, output=plan.output))  # the site is the task's: it is not written
 
 
 def _plan_name(text: str) -> str:
@@ -85,10 +85,19 @@ def _checked_step(plan: str, step: Step) -> Step:
 
 
 def _checked_compensation(plan: str, step: Step) -> ActionName | None:
+    if step.compensate is None:
+        return None
     try:
-        return None if step.compensate is None else action_name(step.compensate)
+        name = action_name(step.compensate)
     except WrongUse as exc:
         raise PlanRefused(f"plan {plan!r}, step {step.name!r}: its compensation: {exc}", step=step.name) from exc
+    if name == action_name(step.action):
+        raise PlanRefused(
+            f"plan {plan!r}, step {step.name!r}: its compensation is {name}, its own action, which would do it again; "
+            f"name one that undoes it",
+            step=step.name,
+        )
+    return name
 
 
 def _check_limits(plan: str, step: Step) -> None:

@@ -6,13 +6,16 @@ Values and a protocol; what follows from a move is decided in `steps.py`.
 from __future__ import annotations
 
 import enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from canoa.execution.outcome import Outcome
 from canoa.execution.placement import Placement
 from canoa.vocabulary import ActionName, NodeId, TaskId
+
+if TYPE_CHECKING:
+    from canoa.errors import UnknownAction
 
 
 class StepState(enum.StrEnum):
@@ -116,6 +119,7 @@ class Need(msgspec.Struct, frozen=True, gc=False):
     size_bytes: int = 0  # of its input, as far as that is at hand
     placement: Placement | None = None  # the step's; None: as the action's nodes say
     near: tuple[NodeId, ...] = ()  # the nodes that its input comes from
+    site: str = ""  # where none of these is: that of the caller
 
 
 class Route(Protocol):
@@ -126,6 +130,9 @@ class Route(Protocol):
 
     def is_known(self, action: ActionName) -> bool:
         """Somebody offers it, or did and may come back."""
+
+    def unknown(self, action: ActionName) -> UnknownAction:
+        """For one that is not known: what to tell whoever asked for it."""
 
     def answered_ms(self, node_id: NodeId) -> int | None:
         """When the node last ended an attempt, whichever; None: not since `since_ms`."""

@@ -26,6 +26,7 @@ def need_of(outline: Outline, steps: Sequence[StepRecord], step: StepRecord, now
         _size_bytes(outline.needs[at], steps, input_bytes),
         planned.placement,
         _nodes(outline.sources[at], steps),
+        outline.plan.site,
     )
 
 

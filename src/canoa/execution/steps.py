@@ -358,8 +358,7 @@ class Course:
         self._end(step.step, Outcome.EXPIRED, error, now_ms=now_ms)
 
     def _refuse_unknown(self, at: int, action: ActionName, now_ms: int) -> None:
-        error = f"nobody ever offered action {action}; start a worker that does, or correct the name"
-        self._end(at, Outcome.REFUSED, error, now_ms=now_ms)
+        self._end(at, Outcome.REFUSED, str(self._route.unknown(action)), now_ms=now_ms)
 
     # --- Ends ---------------------------------------------------------------------------------------
 

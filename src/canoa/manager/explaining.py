@@ -1,10 +1,12 @@
-"""Says where an attempt would go now, without sending one: what `canoa explain` shows. On the event loop."""
+"""Says where an attempt would go now, without sending one: what `canoa explain` shows. On the event loop.
+
+Asked with the same `Need` as the router, so that a plan's step is explained by what it says itself.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from canoa.errors import UnknownAction
 from canoa.execution import health
 from canoa.execution.explaining import Considered, Explained
 from canoa.execution.health import Health
@@ -15,6 +17,7 @@ from canoa.manager.routing.port import Asked
 
 if TYPE_CHECKING:
     from canoa.execution.placement import Placement
+    from canoa.execution.step_moves import Need
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.placing import Placer
     from canoa.manager.pools import Doubtful
@@ -34,19 +37,42 @@ _AWAY: Final = {
 }
 
 
-def explained(
-    catalogue: Catalogue, strategies: Strategies, router: Router, action: ActionName, *, size_bytes: int = 0
-) -> Explained:
+class _Placing(NamedTuple):
+    """Where it may go: as the step says, or else its action."""
+
+    placement: Placement | None
+    whose: str
+    sites: frozenset[str]  # to which it is to be near
+
+    def is_far(self, site: str) -> bool:
+        return bool(self.sites) and site not in self.sites
+
+    def allows(self, candidate: Candidate) -> bool:
+        placement = self.placement
+        if placement is None:
+            return True
+        is_barred = placement.near == "require" and self.is_far(candidate.site)
+        return placement.allows(candidate.layer, candidate.labels) and not is_barred
+
+
+def _placing(router: Router, pool: Pool, need: Need) -> _Placing:
+    placement = need.placement or pool.placement
+    sites = router.sites(need) if placement is not None and placement.near else frozenset()
+    return _Placing(placement, "action" if need.placement is None else "step", sites)
+
+
+def explained(catalogue: Catalogue, strategies: Strategies, router: Router, need: Need) -> Explained:
     """Raises `UnknownAction` where nobody ever offered it."""
+    action = need.action
     if action not in catalogue.known_actions:
-        raise UnknownAction(action)
-    now_ms = catalogue.now_ms()
+        raise router.unknown(action)
     pool = catalogue.pools.by_action.get(action, Pool())
+    placing = _placing(router, pool, need)
     over = _over(catalogue, router, pool)
     spent = frozenset(each.node_id for each in over)
-    rated = _rated(strategies, router.placer, pool, Asked(action, now_ms, size_bytes), avoid=spent)
+    rated = _rated(strategies, router.placer, pool, need, placing, avoid=spent)
     doubtful = [
-        _doubtful(catalogue, router, each, pool, now_ms, others_can=bool(rated))
+        _doubtful(catalogue, router, each, need, placing, others_can=bool(rated))
         for each in pool.doubtful
         if each.candidate.node_id not in spent
     ]
@@ -54,12 +80,12 @@ def explained(
     able += [_with_refusal(catalogue, each) for each in rated]
     seen = {each.node_id for each in able} | spent
     left_out = [each for each in pool.clear if each.node_id not in seen]
-    placement = pool.placement
-    others = [] if placement is None else [_elsewhere(each, action, placement, router.placer) for each in left_out]
+    used = {each.layer for each in rated}
+    others = [_elsewhere(each, action, placing, router.placer, is_used=each.layer in used) for each in left_out]
     others += [*(each for each in doubtful if each.ruled_out), *over]
     seen |= {each.node_id for each in others}
-    others += [_away(catalogue, row, now_ms) for row in _offering(catalogue, action) if row.node_id not in seen]
-    return Explained(action, strategies.name(pool.routing), (*able, *others))
+    others += [_away(catalogue, row, need.now_ms) for row in _offering(catalogue, action) if row.node_id not in seen]
+    return Explained(action, strategies.name(pool.routing), (*able, *others), placing.placement)
 
 
 def _over(catalogue: Catalogue, router: Router, pool: Pool) -> list[Considered]:
@@ -71,11 +97,18 @@ def _over(catalogue: Catalogue, router: Router, pool: Pool) -> list[Considered]:
 
 
 def _rated(
-    strategies: Strategies, placer: Placer, pool: Pool, asked: Asked, *, avoid: frozenset[NodeId]
+    strategies: Strategies,
+    placer: Placer,
+    pool: Pool,
+    need: Need,
+    placing: _Placing,
+    *,
+    avoid: frozenset[NodeId],
 ) -> list[Considered]:
-    placed = (
-        Placed(pool.clear) if pool.placement is None else placer.place(asked, pool.clear, pool.placement, avoid=avoid)
-    )
+    asked = Asked(need.action, need.now_ms, need.size_bytes)
+    placed = Placed(pool.clear)
+    if placing.placement is not None:
+        placed = placer.place(asked, pool.clear, placing.placement, avoid=avoid, sites=placing.sites)
     rated = strategies.of(pool.routing).rate(asked, placed.candidates)
     return [Considered(c.node_id, c.layer, c.site, score, why) for c, score, why in rated if c.node_id not in avoid]
 
@@ -86,13 +119,19 @@ def _with_refusal(catalogue: Catalogue, able: Considered) -> Considered:
     return able._replace(why=f"{able.why}; its endpoint is not called: {refused}") if refused else able
 
 
-def _elsewhere(candidate: Candidate, action: ActionName, placement: Placement, placer: Placer) -> Considered:
-    """A healthy one that the placement leaves out."""
-    tide = placer.tide(action, candidate.layer, placement)
+def _elsewhere(
+    candidate: Candidate, action: ActionName, placing: _Placing, placer: Placer, *, is_used: bool
+) -> Considered:
+    """A healthy one that the placement leaves out. `is_used`: others of its layer are not."""
+    placement = placing.placement
+    assert placement is not None  # without one, nobody is left out
+    tide = placer.tide(action, candidate.layer, placement, placing.sites)
     if missing := placement.missing(candidate.labels):
         why = f"it has no label {', '.join(missing)}"
     elif placement.layers and candidate.layer not in placement.layers:
-        why = f"the action may run in {', '.join(placement.layers)}"
+        why = f"the {placing.whose} may run in {', '.join(placement.layers)}"
+    elif placing.is_far(candidate.site) and (is_used or placement.near == "require"):
+        why = f"it is not in {', '.join(sorted(placing.sites))}, where the input comes from"
     elif tide.is_out:
         why = f"its layer {'is slow' if tide.is_slow else 'has enough to do'}: the next one gets what comes"
     else:
@@ -101,15 +140,15 @@ def _elsewhere(candidate: Candidate, action: ActionName, placement: Placement, p
 
 
 def _doubtful(
-    catalogue: Catalogue, router: Router, doubtful: Doubtful, pool: Pool, now_ms: int, *, others_can: bool
+    catalogue: Catalogue, router: Router, doubtful: Doubtful, need: Need, placing: _Placing, *, others_can: bool
 ) -> Considered:
     candidate = doubtful.candidate
     found = Considered(candidate.node_id, candidate.layer, candidate.site)
-    if pool.placement is not None and not pool.placement.allows(candidate.layer, candidate.labels):
-        return found._replace(ruled_out="its placement does not allow it, and a circuit is open")
-    if router.gets_trial(doubtful, now_ms, others_can=others_can):
+    if not placing.allows(candidate):
+        return found._replace(ruled_out=f"the {placing.whose}'s placement does not allow it, and a circuit is open")
+    if router.gets_trial(doubtful, need, others_can=others_can):
         return found._replace(why="RECOVERING: the next attempt that may fail is its trial")
-    return found._replace(ruled_out=_open_why(catalogue, doubtful, now_ms))
+    return found._replace(ruled_out=_open_why(catalogue, doubtful, need.now_ms))
 
 
 def _open_why(catalogue: Catalogue, doubtful: Doubtful, now_ms: int) -> str:

@@ -51,11 +51,11 @@ async def hosting(
         hosted.desk.routed.managing = manager
         await stack.enter_async_context(system.answering_routed(app, hosted.desk))
         if app.settings.is_memory:
-            app.manager = manager
+            app.managing = manager
         try:
             yield Hosted(hosted.recorder, hosted.desk, manager)
         finally:
-            app.manager = None
+            app.managing = None
             hosted.desk.routed.managing = None
 
 

@@ -14,11 +14,11 @@ from canoa.errors import (
     CanoaError,
     PayloadTooLarge,
     PlanRefused,
-    UnknownAction,
     UnknownPlan,
     WrongUse,
 )
 from canoa.execution.outcome import Outcome
+from canoa.execution.plan import actions_of
 from canoa.execution.step_moves import Verdict
 from canoa.logs import get_logger
 from canoa.manager import requests
@@ -72,9 +72,9 @@ class Intake:
     async def accept(self, messages: Sequence[Message]) -> list[Accepted]:
         """Stored when it returns, all of them or none. Raises what is wrong with the first that cannot run."""
         begins = [await self._begin(message) for message in messages]
-        for name in {name for begin in begins for step in begin.plan.steps for name in (step.action, step.compensate)}:
-            if name is not None and not self._route.is_known(name):
-                raise UnknownAction(name)
+        for name in {name for begin in begins for name in actions_of(begin.plan)}:
+            if not self._route.is_known(name):
+                raise self._route.unknown(name)
         moved = await self._moving.apply_all(begins)
         return [_accepted(each) for each in moved]
 

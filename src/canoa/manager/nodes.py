@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker, Consumer
     from canoa.clock import Clock
     from canoa.execution.explaining import Explained
+    from canoa.execution.step_moves import Need
     from canoa.manager.probing import Lose
     from canoa.store.routed_port import FullStore, Move, Moved, NodeRow
-    from canoa.vocabulary import ActionName, NodeId
+    from canoa.vocabulary import NodeId
 
 
 class Nodes:
@@ -149,9 +150,9 @@ class Nodes:
         for move, moved in written:  # last: what it teaches must not keep others from hearing of it
             self.router.ended(moved, move.now_ms)
 
-    def explain(self, action: ActionName, *, size_bytes: int = 0) -> Explained:
+    def explain(self, need: Need) -> Explained:
         """Where an attempt would go now, and why. Raises `UnknownAction`."""
-        return explained(self.catalogue, self._strategies, self.router, action, size_bytes=size_bytes)
+        return explained(self.catalogue, self._strategies, self.router, need)
 
     def endpoint_refusal(self, row: NodeRow) -> str:
         """Why its endpoint is not called; empty: it may be, or it has none."""

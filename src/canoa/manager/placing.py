@@ -99,9 +99,9 @@ class Placer:
                     _put(self._answers, key, deque(maxlen=ANSWERS))
                 self._answers[key].append((now_ms, took_ms))
 
-    def tide(self, action: ActionName, layer: Layer, placement: Placement) -> Tide:
-        """As it was when somebody last asked, with this placement and no near site."""
-        return self._tides.get(_course(action, layer, placement, ()), CALM)
+    def tide(self, action: ActionName, layer: Layer, placement: Placement, sites: Collection[str] = ()) -> Tide:
+        """As it was when somebody last asked, with this placement and these sites to be near to."""
+        return self._tides.get(_course(action, layer, placement, sites), CALM)
 
     # --- Who may ------------------------------------------------------------------------------------------
 

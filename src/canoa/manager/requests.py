@@ -13,7 +13,8 @@ import msgspec
 
 from canoa.broker.port import HeaderValue, Message
 from canoa.errors import PayloadTooLarge, PlanRefused, Undecodable
-from canoa.execution.plan import Plan
+from canoa.execution.placement import MAX_SITE_CHARS
+from canoa.execution.plan import Plan, seen_from
 from canoa.execution.plan_checks import checked
 from canoa.execution.plan_inputs import sound
 from canoa.execution.plan_reading import from_actions, from_task_plan
@@ -54,6 +55,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     task: NewTask
     plan: Plan | None
     plan_name: str
+    site: str = ""  # of its caller
 
 
 def read(message: Message, now_ms: int, *, limit_bytes: int) -> Request:
@@ -63,9 +65,10 @@ def read(message: Message, now_ms: int, *, limit_bytes: int) -> Request:
         raise Undecodable(
             f"id {request.id!r:.80} is not 1 to {MAX_ID_CHARS} printable characters, {MAX_ID_BYTES} bytes at most"
         )
-    plan = _plan(message, request)
+    site = _site(message)
+    plan = _plan(message, request, site)
     name = task_name(request.task_id) if plan is None else plan.name
-    return Request(task=_task(message, request, name, now_ms, limit_bytes), plan=plan, plan_name=name)
+    return Request(task=_task(message, request, name, now_ms, limit_bytes), plan=plan, plan_name=name, site=site)
 
 
 def readable_id(message: Message, limit_bytes: int) -> str:
@@ -76,7 +79,7 @@ def readable_id(message: Message, limit_bytes: int) -> str:
 
 
 def begin(request: Request, plan: Plan, now_ms: int) -> Begin:
-    return Begin(task=request.task, plan=plan, now_ms=now_ms)
+    return Begin(task=request.task, plan=seen_from(plan, request.site), now_ms=now_ms)
 
 
 def _task(message: Message, request: TaskRequest, name: str, now_ms: int, limit_bytes: int) -> NewTask:
@@ -128,35 +131,43 @@ def _submitted_ms(request: TaskRequest, now_ms: int) -> int:
     return int(claimed_ms)
 
 
+def _site(message: Message) -> str:
+    """Canoa's own, so what is wrong with it is not worth a refusal."""
+    said = message.headers.get(sapparchi.SITE)
+    return said if isinstance(said, str) and len(said) <= MAX_SITE_CHARS and said.isprintable() else ""
+
+
 # --- Its plan -------------------------------------------------------------------------------------------
 
 
-def _plan(message: Message, request: TaskRequest) -> Plan | None:
+def _plan(message: Message, request: TaskRequest, site: str) -> Plan | None:
     if sapparchi.PLAN in message.headers:
-        return _plan_in_header(message.headers[sapparchi.PLAN])
+        return _plan_in_header(message.headers[sapparchi.PLAN], site)
     if request.task_plan is not None:
         return from_task_plan(request.task_id, request.task_plan)
     if request.target_actions:
-        return _plan_of_actions(request.task_id, tuple(request.target_actions))
+        return _plan_of_actions(request.task_id, tuple(request.target_actions), site)
     if not request.task_id:
         raise PlanRefused("the request names no plan; give it target_actions, a task_plan or a registered task_id")
     return None
 
 
-def _plan_in_header(value: HeaderValue) -> Plan:
+def _plan_in_header(value: HeaderValue, site: str) -> Plan:
     if not isinstance(value, str):
         raise Undecodable(f"header {sapparchi.PLAN} is no text; send the plan as JSON")
-    return _packed_plan(value)
+    return _packed_plan(value, site)
 
 
 @lru_cache(PLANS)
-def _packed_plan(packed: str) -> Plan:
+def _packed_plan(packed: str, site: str) -> Plan:
     if json_is_too_deep(packed.encode(errors="replace")):
         raise Undecodable(f"header {sapparchi.PLAN} is nested too deeply; flatten it")
     try:
-        return checked(_plans.decode(packed))
+        return seen_from(checked(_plans.decode(packed)), site)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
         raise Undecodable(f"header {sapparchi.PLAN} is no plan: {exc}") from exc
 
 
-_plan_of_actions = lru_cache(PLANS)(from_actions)
+@lru_cache(PLANS)
+def _plan_of_actions(task_id: str, actions: tuple[str, ...], site: str) -> Plan:
+    return seen_from(from_actions(task_id, actions), site)

@@ -22,11 +22,13 @@ from canoa.manager.inboxes import Inboxes
 from canoa.manager.placing import Placer
 from canoa.manager.pools import WHOLE_NODE, Pool
 from canoa.manager.routing.port import Asked
+from canoa.manager.unknown import unknown_action
 from canoa.store.routed_port import HealthNote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from canoa.errors import UnknownAction
     from canoa.execution.health import BreakerSettings
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.pools import Doubtful
@@ -81,6 +83,9 @@ class Router:
 
     def is_known(self, action: ActionName) -> bool:
         return action in self._catalogue.known_actions
+
+    def unknown(self, action: ActionName) -> UnknownAction:
+        return unknown_action(action, self._catalogue.known_actions)
 
     def answered_ms(self, node_id: NodeId) -> int | None:
         return self._watching.answered_ms(node_id)
@@ -155,7 +160,7 @@ class Router:
         candidates: Sequence[Candidate] = pool.clear
         moved_why = ""
         if placement is not None:
-            sites = self._sites(need.near) if placement.near else ()
+            sites = self.sites(need) if placement.near else ()
             candidates, moved_why = self.placer.place(asked, pool.clear, placement, avoid=avoid, sites=sites)
         chosen = self._strategies.choose(pool.routing, asked, candidates, avoid=avoid) if candidates else None
         if chosen is None:
@@ -164,9 +169,11 @@ class Router:
         self._strategies.sent(pool.routing, asked, chosen.candidate.node_id, is_watched=is_watched)
         return _choice(chosen.candidate, f"{chosen.why}, {moved_why}" if moved_why else chosen.why, chosen.context)
 
-    def _sites(self, nodes: Sequence[NodeId]) -> frozenset[str]:
-        """Of those that are known. Any thread may look: rows are replaced, not changed."""
-        rows = (self._catalogue.rows.get(node_id) for node_id in nodes)
+    def sites(self, need: Need) -> frozenset[str]:
+        """Where its input comes from, as far as that is known. Any thread may look: rows are replaced, not changed."""
+        if not need.near:
+            return frozenset({need.site}) if need.site else frozenset()
+        rows = (self._catalogue.rows.get(node_id) for node_id in need.near)
         return frozenset(row.site for row in rows if row is not None and row.site)
 
     # --- Trials -----------------------------------------------------------------------------------------
@@ -186,7 +193,7 @@ class Router:
         placement = wanted.placement
         if placement is None:
             return lambda _: True
-        sites = self._sites(wanted.need.near) if placement.near == "require" else frozenset()
+        sites = self.sites(wanted.need) if placement.near == "require" else frozenset()
 
         def is_allowed(doubtful: Doubtful) -> bool:
             candidate = doubtful.candidate
@@ -194,9 +201,10 @@ class Router:
 
         return is_allowed
 
-    def gets_trial(self, doubtful: Doubtful, now_ms: int, *, others_can: bool) -> bool:
-        """Whether the next attempt that may fail goes there, or, where nobody else can have it, any."""
-        if others_can and not doubtful.candidate.retries:
+    def gets_trial(self, doubtful: Doubtful, need: Need, *, others_can: bool) -> bool:
+        """Whether such an attempt, if it may fail, goes there, or, where nobody else can have it, any."""
+        now_ms = need.now_ms
+        if others_can and not _can_fail(doubtful.candidate, need.retries_left):
             return False
         if not all(health.may_send(row, now_ms, self._settings) for row in doubtful.open_circuits):
             return False

@@ -28,14 +28,14 @@ from canoa.vocabulary import MQTT_LINK
 from canoa.wire.ids import new_client_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 
     from canoa.broker.events import Events
     from canoa.broker.port import Broker, Consumer, Message
     from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
     from canoa.execution.link_budget import LinkUse
-    from canoa.execution.step_moves import Verdict
+    from canoa.execution.step_moves import Need, Verdict
     from canoa.store.port import Accepted
     from canoa.store.routed_port import FullStore, NodeRow
     from canoa.transports.mqtt import MqttTransport
@@ -192,8 +192,16 @@ class Manager:
     async def wait_known(self, actions: Iterable[ActionName], *, within_s: float) -> bool:
         """Whether nodes offer all of these; registering takes them a moment."""
         wanted = frozenset(actions)
+        return await self._waited(lambda: wanted <= self.nodes.catalogue.known_actions, within_s)
+
+    async def wait_joined(self, node_id: NodeId, *, within_s: float) -> bool:
+        """Whether it has registered, with what it offers."""
+        rows = self.nodes.catalogue.rows
+        return await self._waited(lambda: node_id in rows and bool(rows[node_id].actions), within_s)
+
+    async def _waited(self, is_so: Callable[[], bool], within_s: float) -> bool:
         give_up_s = self._loop.time() + within_s
-        while not wanted <= self.nodes.catalogue.known_actions:
+        while not is_so():
             if self._loop.time() >= give_up_s:
                 return False
             await asyncio.sleep(LOOK_AGAIN_S)
@@ -217,6 +225,10 @@ class Manager:
     @property
     def node_inbox(self) -> int:
         return self._settings.nodes.inbox
+
+    def unoffered(self, actions: Iterable[ActionName]) -> list[ActionName]:
+        """Those that no node ever offered."""
+        return [each for each in actions if not self.nodes.router.is_known(each)]
 
     def link_use(self, row: NodeRow) -> LinkUse:
         """What travelled to and from a node since this manager started."""
@@ -247,9 +259,9 @@ class Manager:
         """A node's answer, likewise."""
         await self._doors.take_result(message)
 
-    def explain(self, action: ActionName, *, size_bytes: int = 0) -> Explained:
+    def explain(self, need: Need) -> Explained:
         """Where an attempt would go now, and why. Raises `UnknownAction`."""
-        return self.nodes.explain(action, size_bytes=size_bytes)
+        return self.nodes.explain(need)
 
     # --- Inside ---------------------------------------------------------------------------------------------
 

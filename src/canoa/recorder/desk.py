@@ -118,6 +118,7 @@ class Desk:
             idempotency_key=given.idempotency_key,
             after=given.after,
             at=given.at,
+            site=given.site,
         )
         publication = outgoing.publication(
             name,

@@ -72,6 +72,7 @@ async def hosting(app: Canoa, store_url: str, *, is_for_any_app: bool = False) -
             routed=RoutedDesk(
                 max_payload_bytes=settings.max_payload_bytes,
                 store=store,
+                actions=None if is_for_any_app else app.actions,
                 forward=lambda task_id: ask(
                     asking, "cancel_routed", msgspec.json.encode({"task_id": task_id}), is_routed=True
                 ),

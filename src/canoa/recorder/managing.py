@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from canoa.broker.port import Message
     from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
     from canoa.execution.link_budget import LinkUse
-    from canoa.execution.step_moves import Verdict
+    from canoa.execution.step_moves import Need, Verdict
     from canoa.store.port import Accepted
     from canoa.store.routed_port import NodeRow, RoutedStore
     from canoa.vocabulary import ActionName, TaskId
@@ -44,6 +44,9 @@ class Managing(Protocol):
     def trouble(self) -> str | None:
         """Why it cannot work just now; None: it can."""
 
+    def unoffered(self, actions: Iterable[ActionName]) -> list[ActionName]:
+        """Those that no node ever offered, as far as this manager knows."""
+
     def link_use(self, row: NodeRow) -> LinkUse:
         """What travelled to and from a node since it started."""
 
@@ -69,5 +72,5 @@ class Managing(Protocol):
     async def take_result(self, message: Message) -> None:
         """A node's answer, likewise."""
 
-    def explain(self, action: ActionName, *, size_bytes: int = 0) -> Explained:
-        """Where an attempt with so large an input would go now, and why. Raises `UnknownAction`."""
+    def explain(self, need: Need) -> Explained:
+        """Where an attempt that needs so much would go now, and why. Raises `UnknownAction`."""

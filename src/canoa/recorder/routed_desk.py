@@ -9,10 +9,14 @@ import msgspec
 from canoa.action import Options
 from canoa.client import routed
 from canoa.clock import now_ms
+from canoa.compensating import check_compensations
 from canoa.errors import ArgumentsRefused, NobodyManages, NotRouted, SettingError, UnknownNode, UnknownPlan
 from canoa.execution.outcome import Outcome
+from canoa.execution.placement import check_site
+from canoa.execution.plan import actions_of
 from canoa.execution.plan_reading import plan_from_document
-from canoa.execution.step_moves import Verdict
+from canoa.execution.step_moves import Need, Verdict
+from canoa.execution.step_records import encode_plan, outline_of
 from canoa.recorder import routed_showing as showing
 from canoa.recorder.routed_views import (
     CatalogueEntry,
@@ -29,21 +33,24 @@ from canoa.urn import action_name, task_name, task_urn
 from canoa.wire.codec import ANY
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from canoa.action import Action
     from canoa.broker.port import Message
+    from canoa.execution.explaining import Explained
     from canoa.execution.plan import Plan
     from canoa.recorder.managing import Managing
     from canoa.recorder.views import SubmitOptions
     from canoa.store.port import TaskRow
     from canoa.store.routed_port import RoutedStore, StepRow
-    from canoa.vocabulary import TaskId
+    from canoa.vocabulary import ActionName, TaskId
     from canoa.wire.sapparchi import RegistrationAck
 
 
 class RoutedDesk:
     """Every question raises `NobodyManages` where no manager runs in this process. `store`: the recorder's; `forward`:
-    asks a manager in another process, since anybody may be asked to cancel."""
+    asks a manager in another process, since anybody may be asked to cancel. `actions`: that are known here by their
+    parameters."""
 
     def __init__(
         self,
@@ -51,12 +58,14 @@ class RoutedDesk:
         max_payload_bytes: int,
         store: RoutedStore | None = None,
         forward: Callable[[TaskId], Awaitable[Any]] | None = None,
+        actions: Mapping[ActionName, Action[..., Any, Any]] | None = None,
     ) -> None:
         self.managing: Managing | None = None
         """Set once the manager runs."""
-        self._limit_bytes = max_payload_bytes
+        self._asked_here = routed.Caller(None, max_payload_bytes)  # who asks stands elsewhere, and may say where
         self._store = store
         self._forward = forward
+        self._actions = actions or {}
 
     @property
     def trouble(self) -> str | None:
@@ -80,13 +89,13 @@ class RoutedDesk:
         if (request.plan is None) == (request.action is None):
             raise SettingError("a routed task is of one action, or of one plan; give `action` or `plan`")
         if request.plan is not None:
-            known = task_name(request.plan) if isinstance(request.plan, str) else plan_from_document(request.plan)
-            return routed.of_plan(known, request.input, options, reply_to=None, limit_bytes=self._limit_bytes).message
+            known = task_name(request.plan) if isinstance(request.plan, str) else self._read(request.plan)
+            return routed.of_plan(known, request.input, options, self._asked_here).message
         if not isinstance(request.input, dict):
             raise ArgumentsRefused("an action's arguments are an object keyed by parameter")
         body = msgspec.json.encode(request.input)
         name = action_name(request.action or "")
-        return routed.of_action(name, body, options, reply_to=None, limit_bytes=self._limit_bytes).message
+        return routed.of_action(name, body, options, self._asked_here).message
 
     # --- One task -----------------------------------------------------------------------------------
 
@@ -132,18 +141,28 @@ class RoutedDesk:
         return [showing.plan(each) for each in await self._manager().store.plans()]
 
     async def plan(self, name: str) -> PlanView:
+        return showing.plan(await self._registered(name))
+
+    def _read(self, document: dict[str, Any]) -> Plan:
+        plan = plan_from_document(document)
+        check_compensations(plan, self._actions)
+        return plan
+
+    async def _registered(self, name: str) -> Plan:
         found = await self._manager().store.plan(task_name(name))
         if found is None:
             raise UnknownPlan(name)
-        return showing.plan(found)
+        return found
 
     async def register(self, name: str, document: dict[str, Any]) -> Registered:
-        """In place of the one that had the name. Tasks that run keep the plan that they began with."""
-        plan = plan_from_document(document)
+        """In place of the one that had the name. Tasks that run keep the plan that they began with. Nodes may join
+        later: what none of them ever offered is told, and not refused before somebody submits it."""
+        plan = self._read(document)
         if plan.name != task_name(name):
             raise SettingError(f"the plan is called {plan.name!r:.80}, and is to be registered as {name!r:.80}")
         is_new = await self._manager().store.put_plan(plan, now_ms=now_ms())
-        return Registered(name=plan.name, task_id=task_urn(plan.name), is_new=is_new)
+        unoffered = self._manager().unoffered(actions_of(plan))
+        return Registered(name=plan.name, task_id=task_urn(plan.name), is_new=is_new, unoffered=[*unoffered])
 
     # --- Nodes --------------------------------------------------------------------------------------
 
@@ -171,11 +190,29 @@ class RoutedDesk:
     async def catalogue(self) -> list[CatalogueEntry]:
         return showing.catalogue(await self._manager().store.nodes(), await self.nodes())
 
-    async def explain(self, action: str, *, size_bytes: int = 0) -> ExplainView:
-        """Where an attempt would go now, and why."""
-        if size_bytes < 0:
-            raise SettingError(f"size_bytes is {size_bytes}; use 0 or more")
-        return showing.explanation(self._manager().explain(action_name(action), size_bytes=size_bytes))
+    async def explain(self, action: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:
+        """Where a call from that site would go now, and why."""
+        need = Need(action_name(action), now_ms(), size_bytes=size_bytes, site=site)
+        return showing.explanation(self._explained(need), site)
+
+    async def explain_step(self, plan: str, step: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:
+        """Where that step of a registered plan would go now, by what the plan says of it, and why. `site`: where what
+        it gets comes from."""
+        outline = outline_of(encode_plan(await self._registered(plan)))
+        place = {each.name: at for at, each in enumerate(outline.steps)}.get(step)
+        if place is None:
+            names = ", ".join(each.name for each in outline.steps[:20])
+            raise SettingError(f"plan {outline.plan.name!r:.80} has no step {step!r:.80}; it has {names}")
+        said = outline.steps[place]
+        need = Need(said.action, now_ms(), frozenset(), said.retries, size_bytes, said.placement, (), site)
+        sources = [outline.steps[at].name for at in outline.sources[place]]
+        return showing.explanation(self._explained(need), site, showing.StepOf(outline.plan.name, step, sources))
+
+    def _explained(self, need: Need) -> Explained:
+        if need.size_bytes < 0:
+            raise SettingError(f"size_bytes is {need.size_bytes}; use 0 or more")
+        check_site(need.site)
+        return self._manager().explain(need)
 
     async def register_node(self, message: Message) -> RegistrationAck:
         """A registration that came over HTTP."""
@@ -204,4 +241,5 @@ def _options(given: SubmitOptions, *, is_plan: bool) -> Options:
         idempotency_key=given.idempotency_key,
         after=given.after,
         at=given.at,
+        site=given.site,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from canoa.clock import as_time, as_time_or_none
 from canoa.execution.health import Health, health
 from canoa.execution.link_budget import LinkUse
+from canoa.execution.plan import actions_of
 from canoa.execution.plan_writing import document
 from canoa.execution.proof import OUT
 from canoa.recorder import showing
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
+    from canoa.execution.placement import Placement
     from canoa.execution.plan import Plan
     from canoa.execution.step_moves import AttemptRow
     from canoa.store.port import TaskRow
@@ -41,6 +44,20 @@ UNREACHABLE: Final = "unreachable"
 LEFT: Final = "left"
 OVER_BUDGET: Final = "over-budget"
 FULL: Final = "full"
+
+_NEAR: Final = {
+    "prefer": "nodes of the site {} will be preferred",
+    "require": "only nodes of the site {} will do",
+}
+
+
+class StepOf(NamedTuple):
+    """A plan's step. `sources`: the steps that its input comes from."""
+
+    plan: str
+    step: str
+    sources: Sequence[str]
+
 
 # --- Tasks ----------------------------------------------------------------------------------------------
 
@@ -104,9 +121,9 @@ def _between(from_ms: int | None, until_ms: int | None) -> int | None:
 
 
 def plan(known: Plan) -> PlanView:
-    named = [name for each in known.steps for name in (each.action, each.compensate) if name is not None]
-    actions = list(dict.fromkeys(named))
-    return PlanView(name=known.name, task_id=task_urn(known.name), actions=list(actions), document=document(known))
+    return PlanView(
+        name=known.name, task_id=task_urn(known.name), actions=[*actions_of(known)], document=document(known)
+    )
 
 
 def nodes(
@@ -203,7 +220,26 @@ def _is_up(node: NodeView, action: str) -> bool:
     return node.action_health.get(action) != Health.DOWN
 
 
-def explanation(known: Explained) -> ExplainView:
+def explanation(known: Explained, site: str = "", of: StepOf | None = None) -> ExplainView:
+    """`site`: where it was said that its input comes from."""
+    note = _near_note(known.placement, site, of)
+    shown = replace(_explanation(known), note=note)
+    return shown if of is None else replace(shown, plan=of.plan, step=of.step)
+
+
+def _near_note(placement: Placement | None, site: str, of: StepOf | None) -> str:
+    if placement is None or not placement.near:
+        return ""
+    sources = of.sources if of is not None else []
+    if site:
+        return f"as if what it gets came from {site}" if sources else f"called from {site}"
+    if sources:
+        where = f"where {' and '.join(sources)} ran"
+        return f"{_NEAR[placement.near].format(where)}; which one that is, is not known before"
+    return f"{_NEAR[placement.near].format('of its caller')}; which one that is, was not said"
+
+
+def _explanation(known: Explained) -> ExplainView:
     able = [each for each in known.considered if not each.ruled_out]
     return ExplainView(
         action=known.action,

@@ -95,11 +95,13 @@ class PlanView:
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:
-    """`is_new`: False when the very same plan was registered under that name."""
+    """`is_new`: False when the very same plan was registered under that name. `unoffered`: actions of its steps and
+    compensations that no node has ever offered: its tasks are refused until one does."""
 
     name: str
     task_id: str
     is_new: bool
+    unoffered: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,9 +184,13 @@ class ConsideredView:
 @dataclass(frozen=True, kw_only=True)
 class ExplainView:
     """Where an attempt would go now. `node_id`: the likeliest; null: nowhere. `considered`: the best first, then those
-    that are ruled out. As the manager sees it that answers; others may have sent other attempts."""
+    that are ruled out. As the manager sees it that answers; others may have sent other attempts. `plan`, `step`: where
+    a plan's step was asked about. `note`: what will count besides, and is not known before."""
 
     action: str
     routing: str
     node_id: str | None
     considered: list[ConsideredView]
+    plan: str | None = None
+    step: str | None = None
+    note: str = ""

@@ -42,7 +42,15 @@ def task(row: TaskRow) -> TaskView:
         progress=row.progress,
         progress_text=row.progress_text,
         run=row.run,
+        took_s=_took_s(row),
     )
+
+
+def _took_s(row: TaskRow) -> float | None:
+    """Two clocks may tell that it ended before it was submitted: that is shown as nothing."""
+    if row.ended_ms is None:
+        return None
+    return max(0, row.ended_ms - max(row.submitted_ms, row.due_ms or 0)) / 1000
 
 
 def result(row: TaskRow, answer: Message | None, limit_bytes: int) -> ResultView:

@@ -166,8 +166,12 @@ def _offer_routed(system: Canoa, desk: Desk) -> None:
         return await routed.node(node_id)
 
     @system.action()
-    async def explain(action: str, size_bytes: int = 0) -> ExplainView:
-        return await routed.explain(action, size_bytes=size_bytes)
+    async def explain(action: str, size_bytes: int = 0, site: str = "") -> ExplainView:
+        return await routed.explain(action, size_bytes=size_bytes, site=site)
+
+    @system.action()
+    async def explain_step(plan: str, step: str, size_bytes: int = 0, site: str = "") -> ExplainView:
+        return await routed.explain_step(plan, step, size_bytes=size_bytes, site=site)
 
     @system.action()
     async def catalogue() -> list[CatalogueEntry]:

@@ -20,6 +20,7 @@ class SubmitOptions:
     idempotency_key: str | None = None
     after: float | None = None  # seconds from now
     at: datetime | None = None  # not before
+    site: str | None = None  # of a routed task: where whoever submits it stands
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,9 @@ class Submitted:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskView:
+    """`started_at`: of the attempt that ended it, or is known last; of a routed task, of its first one. `took_s`: from
+    when it was submitted, or was due, until it ended: with all waiting, travelling, retries and runs."""
+
     id: str
     action: str
     state: str
@@ -56,6 +60,7 @@ class TaskView:
     progress: float | None
     progress_text: str | None
     run: int
+    took_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from canoa.execution.step_moves import Choice, Need, Route
     from canoa.vocabulary import ActionName, NodeId
 
-    Question: TypeAlias = tuple[ActionName, frozenset[NodeId], int | None, bytes | None, tuple[NodeId, ...]]
+    Question: TypeAlias = tuple[ActionName, frozenset[NodeId], int | None, bytes | None, tuple[NodeId, ...], str]
 
 
 class SameChoices:
@@ -20,6 +20,7 @@ class SameChoices:
 
     def __init__(self, route: Route) -> None:
         self.is_known = route.is_known
+        self.unknown = route.unknown
         self.answered_ms = route.answered_ms
         self.since_ms = route.since_ms
         self._choose = route.choose
@@ -34,7 +35,7 @@ class SameChoices:
 
     def choose(self, need: Need) -> Choice | None:
         said = None if need.placement is None else msgspec.json.encode(need.placement)
-        question = need.action, need.avoid, need.retries_left, said, need.near
+        question = need.action, need.avoid, need.retries_left, said, need.near, need.site
         left = self._left.get(question)
         choice = left.popleft() if left else self._choose(need)
         self._made.append((question, choice))

@@ -35,7 +35,7 @@ ERROR_TYPE: Final = "canoa-error-type"
 NO_RETRY: Final = "canoa-no-retry"  # true: the action said that another attempt is pointless
 SUSPECT: Final = "canoa-suspect"  # true: it may have ended its node's process, and runs alone; from a node to itself
 
-SITE: Final = "canoa-site"  # of a registration, like the following
+SITE: Final = "canoa-site"  # of a registration, like the following; also of a request: where its caller stands
 LABELS: Final = "canoa-labels"  # JSON object of texts: what placements may ask for
 INSTANCE: Final = "canoa-instance"  # changes with every start: tells two that claim one id apart
 LIMITS: Final = "canoa-limits"  # JSON object, URN to `ActionLimits`

@@ -76,6 +76,18 @@ class Lock:
         os.close(self._file)
 
 
+def is_held(path: Path) -> bool:
+    """Whether a worker has this outbox. Looked at for an instant: one that starts meanwhile tries again."""
+    try:
+        with path.with_name(f"{path.name}.lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # nobody ever had it, or it is not ours to look at
+        return False
+    return False
+
+
 def opened_file(path: Path) -> tuple[sqlite3.Connection, Lock]:
     """Raises `OutboxUnusable`. A file that is broken is put aside, and another one begun."""
     try:
@@ -142,9 +154,10 @@ class ActionWaiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits in an outbox, and what it ever dropped."""
+    """What waits in an outbox, and what it ever dropped. `is_held`: a worker has it just now."""
 
     path: str
+    is_held: bool
     messages: int
     bytes: int
     oldest_ms: int | None
@@ -177,6 +190,7 @@ def _seen(path: Path, database: sqlite3.Connection) -> Seen:
     (dropped,) = database.execute("SELECT dropped FROM totals").fetchone()
     return Seen(
         path=str(path),
+        is_held=is_held(path),
         messages=sum(each.messages for each in actions),
         bytes=sum(each.bytes for each in actions),
         oldest_ms=min((each.oldest_ms for each in actions), default=None),

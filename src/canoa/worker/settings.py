@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from canoa.errors import SettingError
 from canoa.execution.link_budget import parse_budget
-from canoa.execution.placement import check_labels
+from canoa.execution.placement import check_labels, check_site, parse_labels
 from canoa.vocabulary import Drop, Layer
 from canoa.worker.health_page import health_page
 from canoa.worker.outbox import OutboxLimits
 from canoa.worker.outbox_writer import OutboxWriter
 
-MAX_SITE_CHARS = 128
+if TYPE_CHECKING:
+    from canoa.settings import Settings
+
 _NODE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 """It becomes part of queue names, topics and addresses."""
 
@@ -76,8 +79,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SettingError("a worker joins by MQTT or over HTTP, besides a broker or without one; give one of them")
         if self.http and not self.managers:
             raise SettingError(f"http={self.http!r:.80} without a manager's address; give manager_url, too")
-        if len(self.site) > MAX_SITE_CHARS or not self.site.isprintable():
-            raise SettingError(f"site {self.site!r:.150}: use up to {MAX_SITE_CHARS} characters that can be printed")
+        check_site(self.site)
 
     def new_outbox(self) -> OutboxWriter | None:
         """To be opened on the event loop that asks."""
@@ -87,3 +89,21 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             max_messages=self.outbox_max_messages, max_bytes=self.outbox_max_bytes, drop=self.outbox_drop
         )
         return OutboxWriter(Path(self.outbox), limits)
+
+
+def worker_settings(ours: Settings, **said: Any) -> WorkerSettings:
+    """As the app's settings have it, save what is said otherwise; None says nothing."""
+    known: dict[str, Any] = {
+        "layer": ours.layer,
+        "site": ours.site,
+        "labels": parse_labels(ours.labels),
+        "join": ours.join,
+        "manager_url": ours.manager_url,
+        "link_budget": ours.link_budget,
+        "outbox": "" if ours.outbox == "none" else ours.outbox,
+        "outbox_max_messages": ours.outbox_max_messages,
+        "outbox_max_bytes": ours.outbox_max_bytes,
+        "outbox_drop": ours.outbox_drop,
+        "outbox_always": ours.outbox_always and bool(ours.outbox),
+    }
+    return WorkerSettings(**known | {name: value for name, value in said.items() if value is not None})

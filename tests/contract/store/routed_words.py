@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from tests.contract.store.words import NOW_MS, message
 
+from canoa.errors import UnknownAction
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
 from canoa.execution.step_moves import CancelTask, Choice, Rerun, StepDue, StepEnd, StepLost
@@ -51,19 +52,22 @@ class Nodes:
         self.names = list(names)
         self.retries = retries
         self.timeout_s = timeout_s
-        self.unknown = frozenset(unknown)
+        self.unoffered = frozenset(unknown)
         self._turn = 0
 
     def choose(self, need: Need) -> Choice | None:
         free = [name for name in self.names if name not in need.avoid] or self.names
-        if not free or need.action in self.unknown:
+        if not free or need.action in self.unoffered:
             return None
         self._turn += 1
         node_id = NodeId(free[self._turn % len(free)])
         return Choice(node_id=node_id, why="its turn", timeout_s=self.timeout_s, retries=self.retries)
 
     def is_known(self, action: ActionName) -> bool:
-        return action not in self.unknown
+        return action not in self.unoffered
+
+    def unknown(self, action: ActionName) -> UnknownAction:
+        return UnknownAction(action, nodes_offer="")
 
     def answered_ms(self, node_id: NodeId) -> int | None:
         return None

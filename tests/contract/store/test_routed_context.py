@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.contract.store.routed_words import CHAIN, FACTOR, Nodes, answer, begin, cancel, fan, lost, move
+from tests.contract.store.routed_words import CHAIN, FACTOR, Nodes, answer, begin, cancel, due, fan, lost, move
+
+from canoa.execution.plan import seen_from
 
 if TYPE_CHECKING:
+    from tests.contract.store.conftest import OpenStore
+
     from canoa.execution.step_moves import Choice, Need
     from canoa.store.routed_port import FullStore
 
@@ -17,10 +21,12 @@ class Learning(Nodes):
     def __init__(self) -> None:
         super().__init__("gw-7", "gw-8")
         self.sizes: list[int] = []
+        self.asked: list[tuple[str, tuple[str, ...]]] = []  # from where, and near to whom
 
     def choose(self, need: Need) -> Choice | None:
         choice = super().choose(need)
         self.sizes.append(need.size_bytes)
+        self.asked.append((need.site, need.near))
         if choice is not None:
             choice = type(choice)(
                 node_id=choice.node_id,
@@ -58,6 +64,21 @@ async def test_a_choice_knows_how_large_the_input_is(store: FullStore) -> None:
     first, second = route.sizes
     assert 0 < first < 100
     assert second == 1002  # with its quotes
+
+
+async def test_where_the_caller_stands_is_known_to_whoever_looks_for_a_node_later(open_store: OpenStore) -> None:
+    nobody, later = Learning(), Learning()
+    nobody.names = []
+    first = await open_store()
+    waiting = await move(first, begin("a", seen_from(CHAIN, "natal")), route=nobody)
+    await first.aclose()
+
+    second = await open_store()
+    await move(second, due("a", 0, waiting.due_ms[0]), route=later)
+    await move(second, answer("a.0.1.1", "x"), route=later)
+
+    assert nobody.asked == [("natal", ())]
+    assert later.asked == [("natal", ()), ("natal", ("gw-8",))]  # of the second step, its input counts
 
 
 async def test_a_cancelled_task_says_whose_attempts_nobody_waits_for(store: FullStore) -> None:

@@ -31,6 +31,7 @@ GUARDED = [
     ("GET", "/api/v1/plans"),
     ("GET", "/api/v1/plans/{name}"),
     ("PUT", "/api/v1/plans/{name}"),
+    ("GET", "/api/v1/plans/{name}/steps/{step}/explanation"),
     ("GET", "/api/v1/nodes"),
     ("GET", "/api/v1/nodes/{node_id}"),
     ("GET", "/api/v1/catalogue"),

@@ -31,7 +31,7 @@ AT_LEAST = {Role.ADMIN: 500, Role.OPERATOR: 200, Role.VIEWER: 200, Role.NODE: 10
 
 # What the document cannot say: which arguments an action takes, which cursors are ours, which plans can run and how
 # long a name may be. So a request that fits the document may still be refused there.
-NOT_SAID = ["submit", "submit_batch", "list_tasks", "list_dead", "register_plan", "rerun", "get_step"]
+NOT_SAID = ["submit", "submit_batch", "list_tasks", "list_dead", "register_plan", "rerun", "get_step", "explain_step"]
 
 PLAN = {"plan": "thumbnails", "steps": {"resize": {"action": "shop.resize", "with": {"path": "$input.path"}}}}
 TASKS = "/api/v1/tasks"

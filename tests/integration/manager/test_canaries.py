@@ -18,6 +18,7 @@ from canoa.broker.rabbitmq import RabbitBroker
 from canoa.execution import proof
 from canoa.execution.health import Health
 from canoa.execution.proof import Proof
+from canoa.execution.step_moves import Need
 from canoa.manager import canaries
 from canoa.manager.catalogue import Presence
 from canoa.manager.node_settings import NodeSettings
@@ -85,7 +86,7 @@ def proven(manager: Nodes) -> str:
 
 
 def ruled_out(manager: Nodes) -> str:
-    [considered] = manager.explain(RESIZE).considered
+    [considered] = manager.explain(Need(RESIZE, manager.catalogue.now_ms())).considered
     return considered.ruled_out
 
 

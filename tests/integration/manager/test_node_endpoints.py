@@ -10,7 +10,9 @@ from tests.integration.manager.test_registering import GW, RESIZE_URN, chosen
 from tests.unit.manager.words import RESIZE, registration
 
 from canoa.broker.port import Message
+from canoa.clock import now_ms
 from canoa.execution.endpoints import parse_endpoints
+from canoa.execution.step_moves import Need
 from canoa.manager.catalogue import Presence
 from canoa.manager.claims import Reason
 from canoa.manager.node_settings import NodeSettings
@@ -47,7 +49,7 @@ async def next_door() -> AsyncIterator[tuple[str, list[str]]]:
 
 
 def considered(manager: Nodes) -> list[tuple[str, str]]:
-    return [(each.node_id, each.ruled_out or each.why) for each in manager.explain(RESIZE).considered]
+    return [(each.node_id, each.ruled_out or each.why) for each in manager.explain(Need(RESIZE, now_ms())).considered]
 
 
 async def test_a_node_whose_endpoint_is_refused_is_reached_by_its_queue_and_the_reason_is_told_once(

@@ -152,6 +152,69 @@ async def test_every_node_and_what_it_offers_is_shown(plant: Plant) -> None:
     }
 
 
+PLACED: dict[str, Any] = {
+    "plan": "placed",
+    "steps": {
+        "fetch": {
+            "action": "plant.fetch",
+            "with": {"url": "$input.url"},
+            "placement": {"layers": ["EDGE"]},
+            "compensate": "plant.hold",
+        },
+        "total": {"action": "plant.total", "with": {"data": "$fetch"}, "placement": {"near": "require"}},
+    },
+}
+
+
+async def test_one_is_told_where_a_step_of_a_plan_would_go(plant: Plant) -> None:
+    async with api_of(plant) as api:
+        await api.put("/api/v1/plans/placed", json=PLACED)
+
+        async def explained(step: str, **query: Any) -> dict[str, Any]:
+            found = await api.get(f"/api/v1/plans/placed/steps/{step}/explanation", params=query)
+            assert found.status_code == 200, found.text
+            return dict(found.json())
+
+        action = (await api.get("/api/v1/catalogue/plant.fetch/explanation")).json()
+        fetch, total = await explained("fetch"), await explained("total", size_bytes=1000)
+        undoing, far = await explained("fetch.compensation"), await explained("total", site="natal")
+        over_the_broker = await asked(plant, "explain_step", plan="placed", step="fetch")
+
+    [considered] = fetch["considered"]
+    assert (far["node_id"], far["considered"][0]["ruled_out"]) == (
+        None,
+        "it is not in natal, where the input comes from",
+    )
+    assert far["note"] == "as if what it gets came from natal"
+    assert (fetch["plan"], fetch["step"], fetch["action"]) == ("placed", "fetch", "plant.fetch")
+    assert (fetch["node_id"], considered["ruled_out"]) == (None, "the step may run in EDGE")
+    assert fetch["note"] == ""
+    assert over_the_broker == fetch
+    assert action["node_id"] == total["node_id"] == undoing["node_id"] == considered["node_id"]
+    assert (action["plan"], action["step"]) == (None, None)
+    assert total["note"] == "only nodes of the site where fetch ran will do; which one that is, is not known before"
+    assert undoing["action"] == "plant.hold"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("nothing/steps/fetch", 404, "no plan 'nothing' is registered"),
+        ("placed/steps/nothing", 422, "it has fetch, total, fetch.compensation"),
+        ("placed/steps/total.compensation", 422, "has no step 'total.compensation'"),
+    ],
+)
+async def test_a_step_that_is_not_there_is_not_explained(
+    memory_plant: Plant, path: str, status: int, said: str
+) -> None:
+    async with api_of(memory_plant) as api:
+        await api.put("/api/v1/plans/placed", json=PLACED)
+        refused = await api.get(f"/api/v1/plans/{path}/explanation")
+
+    assert refused.status_code == status, refused.text
+    assert said in refused.json()["error"]["message"]
+
+
 async def test_a_node_hears_that_the_manager_is_up(plant: Plant) -> None:
     async with api_of(plant) as api:
         asked = await api.get("/actuator/health", headers={"Authorization": ""})
@@ -181,6 +244,21 @@ async def test_steps_are_among_the_events(plant: Plant) -> None:
     assert ("step_sent", "fetch") in kinds
 
 
+def undone_by(action: str) -> dict[str, Any]:
+    return {"plan": "undone", "steps": {"fetch": {"action": "plant.fetch", "compensate": action}}}
+
+
+async def test_what_no_node_ever_offered_is_told_when_a_plan_is_registered(plant: Plant) -> None:
+    async with api_of(plant) as api:
+        early = await api.put("/api/v1/plans/undone", json=undone_by("later.drop"))
+        known = await api.put("/api/v1/plans/undone", json=undone_by("plant.hold"))
+        unfit = await api.put("/api/v1/plans/undone", json=undone_by("plant.report"))
+
+    assert (early.status_code, early.json()["unoffered"]) == (200, ["later.drop"])
+    assert (known.status_code, known.json()["unoffered"]) == (200, [])
+    assert (unfit.status_code, unfit.json()["error"]["type"]) == (422, "PlanRefused")
+
+
 # --- Refusals -------------------------------------------------------------------------------------------
 
 
@@ -197,7 +275,18 @@ async def test_steps_are_among_the_events(plant: Plant) -> None:
         ({"plan": DOCUMENT, "dispatch": "pool"}, 422, "`dispatch` does not go with `plan`"),
         ({"plan": DOCUMENT, "options": {"timeout": 5}}, 422, "steps have limits of their own"),
         ({"action": "plant.fetch", "input": {}}, 422, "`input` does not go with `action`"),
-        ({"action": "nobody.offers", "dispatch": "routed"}, 404, "nobody.offers"),
+        (
+            {"action": "plant.fetch", "arguments": {"url": "a"}, "options": {"site": "natal"}},
+            422,
+            "add dispatch='routed'",
+        ),
+        ({"plan": DOCUMENT, "options": {"site": "x" * 129}}, 422, "site"),
+        ({"plan": undone_by("nobody.offers")}, 404, "no node has ever offered action 'nobody.offers'"),
+        ({"plan": undone_by("plant.report")}, 422, "plant.report cannot compensate a step: it takes (total: "),
+        ({"plan": undone_by("plant.fetch")}, 422, "its own action, which would do it again"),
+        ({"action": "nobody.offers", "dispatch": "routed"}, 404, "nodes offer plant.fetch, plant.hold, plant.report"),
+        ({"action": "plant.fetsh", "dispatch": "routed"}, 404, "did you mean plant.fetch?"),
+        ({"plan": {"plan": "p", "steps": {"a": {"action": "plant.totl"}}}}, 404, "did you mean plant.total"),
         ({"action": "plant.fetch", "dispatch": "routed", "options": {"after": 5}}, 422, "a routed task has none"),
     ],
 )

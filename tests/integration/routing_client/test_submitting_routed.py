@@ -9,7 +9,7 @@ import pytest
 from tests.integration.routing_client.plant import WITHIN_S, Plant, Samples
 
 from canoa import ActionFailed, Canoa, TaskCancelled
-from canoa.errors import CanoaError, NobodyManages, UnknownPlan
+from canoa.errors import CanoaError, NobodyManages, TaskRefused, UnknownAction, UnknownPlan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,6 +111,20 @@ async def test_a_plan_that_nobody_registered_is_refused(memory_plant: Plant) -> 
         await session.submit_plan("nothing", {})
 
 
+async def test_an_action_that_no_node_offers_is_refused_with_the_nearest_names(plant: Plant) -> None:
+    """Before it is accepted where a manager is in the process, and as its result where it is beyond the broker."""
+
+    @plant.app.action()  # too late: the worker has registered
+    async def totals(data: Samples) -> float:
+        return 0.0
+
+    with pytest.raises((UnknownAction, TaskRefused)) as refused:
+        await totals.using(dispatch="routed").call(Samples([1.0]))
+
+    assert "no node has ever offered action 'plant.totals'; did you mean plant.total? " in str(refused.value)
+    assert "declare" not in str(refused.value)
+
+
 @pytest.mark.rabbitmq
 async def test_where_no_manager_ever_ran_the_error_names_the_command(rabbit_url: str) -> None:
     app = Canoa("plant", broker=rabbit_url)
@@ -147,7 +161,7 @@ async def test_on_the_memory_broker_the_error_names_canoa_up(tmp_path: Path) -> 
     async with Canoa("plant", broker="memory://") as app:
         session = await app.session()
 
-        with pytest.raises(NobodyManages, match="canoa up"):
+        with pytest.raises(NobodyManages, match=r"under `canoa up`, or inside `app.manager\(\)`"):
             await session.submit_plan("anything", {})
 
 

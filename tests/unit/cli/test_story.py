@@ -28,6 +28,7 @@ TASK = TaskView(
     progress=None,
     progress_text=None,
     run=0,
+    took_s=1.24,
 )
 
 
@@ -87,7 +88,7 @@ def test_each_step_and_attempt_has_its_node_its_reason_and_its_times(monkeypatch
     monkeypatch.setattr(story, "shown_time", lambda _: "06-01 12:00:00")
 
     assert "\n".join(story.lines(told(FETCHED, FAILED, SKIPPED))) == (
-        "task 0192  power-factor  failed after 1.24 s  (submitted 06-01 12:00:00)\n"
+        "task 0192  power-factor  failed, took 1.24 s  (submitted 06-01 12:00:00)\n"
         "├─ fetch   ok         continuum.fetch\n"
         "│          1. edge-1   lost       queued 0 ms  (next in turn)\n"
         "│             its queue is gone\n"
@@ -102,7 +103,7 @@ def test_each_step_and_attempt_has_its_node_its_reason_and_its_times(monkeypatch
 def test_a_task_that_runs_again_says_which_run_it_is(monkeypatch: Any) -> None:
     monkeypatch.setattr(story, "shown_time", lambda _: "06-01 12:00:00")
 
-    [heading] = story.lines(told(state="running", outcome=None, ended_at=None, run=1))
+    [heading] = story.lines(told(state="running", outcome=None, ended_at=None, took_s=None, run=1))
 
     assert heading == "task 0192  power-factor  running  (submitted 06-01 12:00:00, run 2)"
 
@@ -125,17 +126,6 @@ def test_what_nodes_say_cannot_move_the_cursor() -> None:
     assert "(b?c)" in shown
     assert "d ERASED" in shown
     assert story.clean("x" * 300) == "x" * 200 + "…"
-
-
-def test_times_have_the_unit_that_reads_best() -> None:
-    assert [story.shown_ms(ms) for ms in (None, 0, 999, 1_000, 59_990, 61_000)] == [
-        "-",
-        "0 ms",
-        "999 ms",
-        "1.00 s",
-        "59.99 s",
-        "1 min 1 s",
-    ]
 
 
 # --- Without a terminal ---------------------------------------------------------------------------------

@@ -22,12 +22,12 @@ PLAN = Plan(name="power-factor", steps=(Step(name="fetch", action=FETCH, argumen
 ROUTED = Options(dispatch="routed")
 
 
-def of_action(options: Options = ROUTED, body: bytes = b'{"url": "a"}', limit_bytes: int = 1000) -> Any:
-    return routed.of_action(FETCH, body, options, reply_to="mine", limit_bytes=limit_bytes)
+def of_action(options: Options = ROUTED, body: bytes = b'{"url": "a"}', limit_bytes: int = 1000, site: str = "") -> Any:
+    return routed.of_action(FETCH, body, options, routed.Caller("mine", limit_bytes, site))
 
 
-def of_plan(plan: Plan | str, input: Any = None, options: Options = ROUTED) -> Any:
-    return routed.of_plan(plan, input, options, reply_to="mine", limit_bytes=1000)
+def of_plan(plan: Plan | str, input: Any = None, options: Options = ROUTED, site: str = "") -> Any:
+    return routed.of_plan(plan, input, options, routed.Caller("mine", 1000, site))
 
 
 def test_an_action_is_a_request_for_one_target_action() -> None:
@@ -113,3 +113,28 @@ def test_what_no_manager_does_is_refused(given: dict[str, Any]) -> None:
 def test_another_dispatch_is_refused() -> None:
     with pytest.raises(SettingError, match="dispatch='direct': use 'pool', or 'routed'"):
         Options(dispatch="direct")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("of_program", "of_call", "told"), [("natal", None, "natal"), ("natal", "recife", "recife"), ("natal", "", None)]
+)
+def test_where_the_caller_stands_travels_with_the_request(of_program: str, of_call: str | None, told: Any) -> None:
+    options = Options(dispatch="routed", site=of_call)
+
+    for sent in (of_action(options, site=of_program), of_plan(PLAN, {}, options, site=of_program)):
+        assert sent.message.headers.get(sapparchi.SITE) == told
+
+
+def test_who_says_nothing_sends_what_was_always_sent() -> None:
+    assert sapparchi.SITE not in of_action().message.headers
+
+
+@pytest.mark.parametrize("site", ["x" * 129, "na\ntal"])
+def test_a_site_that_cannot_be_is_refused(site: str) -> None:
+    with pytest.raises(SettingError, match="site"):
+        Options(dispatch="routed", site=site)
+
+
+def test_the_pool_has_no_sites() -> None:
+    with pytest.raises(SettingError, match="add dispatch='routed'"):
+        Options(site="natal")

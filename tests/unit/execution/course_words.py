@@ -5,6 +5,7 @@ from __future__ import annotations
 import random as chance
 from typing import TYPE_CHECKING
 
+from canoa.errors import UnknownAction
 from canoa.execution import steps
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
@@ -49,6 +50,9 @@ class Turn:
 
     def is_known(self, action: ActionName) -> bool:
         return self.is_known_now
+
+    def unknown(self, action: ActionName) -> UnknownAction:
+        return UnknownAction(action, nodes_offer="")
 
     def answered_ms(self, node_id: NodeId) -> int | None:
         return self.last_answers_ms.get(node_id)

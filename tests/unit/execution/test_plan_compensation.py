@@ -61,6 +61,8 @@ def test_its_urn_is_as_good_as_its_name() -> None:
     ("wrong", "says"),
     [
         ("refund", "its compensation: 'refund' is not an action's name"),
+        ("shop.charge", "its compensation is shop.charge, its own action, which would do it again"),
+        ("urn:sapparchi:Action:shop.charge", "its own action"),
         ("shop refund", "its compensation: .* is not an action's name"),
         (7, "write the name of an action"),
         ([], "write the name of an action"),
@@ -145,6 +147,16 @@ def test_what_is_no_action_is_refused() -> None:
 
     with pytest.raises(WrongUse, match="is no action"):
         plan.step(charge, "4711", 995, compensate=7)  # type: ignore[call-overload]
+
+
+def test_one_that_is_given_by_name_is_checked_where_the_program_defines_it() -> None:
+    plan = app.plan("by-name")
+    plan.step(charge, "4711", 995, compensate="shop.other_words")
+
+    for _ in range(2):
+        with pytest.raises(PlanRefused, match=r"step 'charge': shop.other_words cannot compensate") as refused:
+            plan.build()
+        assert refused.value.step == "charge"
 
 
 # --- What it gets -------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class Site:
         return self.catalogue.rows[NodeId(name)]
 
     def told(self) -> dict[str, str]:
-        found = explained(self.catalogue, self.strategies, self.router, RESIZE)
+        found = explained(self.catalogue, self.strategies, self.router, Need(RESIZE, self.catalogue.now_ms()))
         return {each.node_id: each.ruled_out for each in found.considered}
 
 

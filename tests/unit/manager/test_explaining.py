@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from msgspec.structs import replace
 from tests.unit.manager.test_routing_by_action import LEARNED, Site
@@ -9,16 +11,26 @@ from tests.unit.manager.words import PRICE, RESIZE, circuit, node
 
 from canoa.errors import UnknownAction
 from canoa.execution.placement import Placement
+from canoa.execution.step_moves import Need
 from canoa.manager.explaining import explained
 from canoa.vocabulary import Layer, NodeId, Routing
 from canoa.wire.sapparchi import ActionLimits
 
+if TYPE_CHECKING:
+    from canoa.execution.explaining import Explained
+    from canoa.vocabulary import ActionName
+
 DOWN_MS = 60_000
 
 
-def told(site: Site) -> list[tuple[str, str]]:
+def asked(site: Site, action: ActionName = RESIZE, /, **said: Any) -> Explained:
+    need = Need(action, site.catalogue.now_ms(), **said)
+    return explained(site.catalogue, site.strategies, site.router, need)
+
+
+def told(site: Site, /, **said: Any) -> list[tuple[str, str]]:
     """Every node with what is said about it, in order."""
-    found = explained(site.catalogue, site.strategies, site.router, RESIZE)
+    found = asked(site, **said)
     return [(each.node_id, each.ruled_out or each.why) for each in found.considered]
 
 
@@ -96,7 +108,7 @@ def test_what_was_learnt_is_said_in_milliseconds() -> None:
     site = Site(*(node(name, limits={RESIZE: LEARNED}) for name in "ab"))
     site.run(200, {"a": 80, "b": 10})
 
-    found = explained(site.catalogue, site.strategies, site.router, RESIZE)
+    found = asked(site)
 
     assert found.routing is Routing.LEARNED
     best, other = found.considered
@@ -109,7 +121,7 @@ def test_an_action_that_nobody_ever_offered_is_unknown() -> None:
     site = Site(node("a"))
 
     with pytest.raises(UnknownAction):
-        explained(site.catalogue, site.strategies, site.router, PRICE)
+        asked(site, PRICE)
 
 
 def test_what_its_placement_leaves_out_is_said() -> None:
@@ -128,3 +140,56 @@ def test_what_its_placement_leaves_out_is_said() -> None:
         ("fog", "another layer is preferred"),
         ("plain", "it has no label gpu=yes"),
     ]
+
+
+def test_a_step_is_explained_by_its_own_placement_and_not_by_its_actions() -> None:
+    limits = {RESIZE: ActionLimits(placement=Placement(layers=(Layer.EDGE,)))}
+    site = Site(
+        node("cloud", layer=Layer.CLOUD, limits=limits),
+        node("edge", layer=Layer.EDGE, limits=limits),
+        node("fog", limits=limits),
+    )
+    site.catalogue.take_breakers([circuit("fog", down_until_ms=site.catalogue.now_ms() + DOWN_MS)])
+    cloud_only = Placement(layers=(Layer.CLOUD,))
+
+    assert told(site, placement=cloud_only) == [
+        ("cloud", "its turn is next"),
+        ("edge", "the step may run in CLOUD"),
+        ("fog", "the step's placement does not allow it, and a circuit is open"),
+    ]
+    assert asked(site, placement=cloud_only).placement == cloud_only
+    assert told(site)[0] == ("edge", "its turn is next")
+
+
+def test_a_step_that_may_not_fail_is_no_trial_where_others_can() -> None:
+    site = Site(node("a"), node("b"))
+    site.catalogue.take_breakers([circuit("b", down_until_ms=1)])
+
+    assert told(site, retries_left=1)[0] == ("b", "RECOVERING: the next attempt that may fail is its trial")
+    assert told(site, retries_left=0)[0] == ("a", "its turn is next")
+    assert site.router.choose(Need(RESIZE, site.catalogue.now_ms(), frozenset(), 0)).node_id == "a"  # type: ignore[union-attr]
+
+
+def test_what_is_far_from_the_caller_is_said() -> None:
+    limits = {RESIZE: ActionLimits(placement=Placement(near="require"))}
+    site = Site(
+        node("far", site="recife", limits=limits),
+        node("ill", site="recife", limits=limits),
+        node("near", site="natal", limits=limits),
+    )
+    site.catalogue.take_breakers([circuit("ill", down_until_ms=1)])
+
+    assert told(site, site="natal") == [
+        ("near", "its turn is next"),
+        ("far", "it is not in natal, where the input comes from"),
+        ("ill", "the action's placement does not allow it, and a circuit is open"),
+    ]
+    assert [name for name, _ in told(site)] == ["ill", "far", "near"]
+
+
+def test_what_is_far_may_have_it_where_near_is_only_preferred() -> None:
+    near = Placement(near="prefer")
+    site = Site(node("far", site="recife"), node("near", site="natal"))
+
+    assert told(site, placement=near, site="natal")[1] == ("far", "it is not in natal, where the input comes from")
+    assert len([why for _, why in told(site, placement=near, site="olinda") if "turn" in why]) == 2

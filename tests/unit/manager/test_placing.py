@@ -33,11 +33,11 @@ def town(placement: Placement | None, **facts: dict[str, Any]) -> Site:
     return Site(*(node(name, layer=layer, limits=limits, **facts.get(name, {})) for name, layer in layers.items()))
 
 
-def choose(site: Site, **asked: Any) -> Choice | None:
+def choose(site: Site, /, **asked: Any) -> Choice | None:
     return site.router.choose(Need(RESIZE, site.catalogue.now_ms(), **asked))
 
 
-def chosen(site: Site, *, times: int = 6, **asked: Any) -> list[str | None]:
+def chosen(site: Site, /, *, times: int = 6, **asked: Any) -> list[str | None]:
     choices = [choose(site, **asked) for _ in range(times)]
     return [None if each is None else each.node_id for each in choices]
 
@@ -242,6 +242,33 @@ def test_a_step_runs_where_its_input_comes_from(near: Any, goes_to: str) -> None
     went = {str(each).partition("-")[0] for each in chosen(site, near=(NodeId("natal-1"),))}
 
     assert went == ({"natal"} if goes_to == "natal" else {"natal", "recife"})
+
+
+def test_the_first_steps_run_where_their_caller_stands() -> None:
+    limits = {RESIZE: ActionLimits(placement=Placement(near="require"))}
+    site = Site(node("natal", site="natal", limits=limits), node("recife", site="recife", limits=limits))
+
+    assert set(chosen(site, site="natal")) == {"natal"}
+    assert set(chosen(site, site="elsewhere")) == {None}
+    assert set(chosen(site)) == {"natal", "recife"}  # a caller that says nothing
+
+
+def test_what_a_step_gets_from_others_counts_and_not_where_the_caller_stands() -> None:
+    limits = {RESIZE: ActionLimits(placement=Placement(near="require"))}
+    site = Site(node("natal", site="natal", limits=limits), node("recife", site="recife", limits=limits))
+
+    assert set(chosen(site, near=(NodeId("recife"),), site="natal")) == {"recife"}
+
+
+def test_a_trial_is_near_to_the_caller_where_it_must_be() -> None:
+    limits = {RESIZE: ActionLimits(placement=Placement(near="require"))}
+    site = Site(node("natal", site="natal", limits=limits), node("recife", site="recife", limits=limits))
+    site.catalogue.take_breakers([circuit("recife", down_until_ms=1)])
+
+    assert set(chosen(site, site="natal")) == {"natal"}
+    trial = choose(site, site="recife")
+    assert trial is not None
+    assert (trial.node_id, trial.why) == ("recife", TRIAL_WHY)
 
 
 @pytest.mark.parametrize(("near", "can"), [("prefer", True), ("require", False)])

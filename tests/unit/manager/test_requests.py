@@ -60,6 +60,26 @@ def test_a_name_alone_means_the_registered_plan() -> None:
     assert (request.plan, request.plan_name) == (None, "power-factor")
 
 
+@pytest.mark.parametrize("asks", ["an action", "a plan sent along", "a task_plan", "a registered plan"])
+def test_where_the_caller_stands_is_in_the_tasks_plan(asks: str) -> None:
+    registered = Plan(name="own", steps=(Step(name="one", action=ActionName("plant.other")),))
+    smuggled = msgspec.json.encode(msgspec.structs.replace(registered, site="recife")).decode()
+    ways: dict[str, tuple[dict[str, HeaderValue], dict[str, Any]]] = {
+        "an action": ({}, {}),
+        "a plan sent along": ({sapparchi.PLAN: smuggled}, {}),
+        "a task_plan": ({}, {"task_id": "own", "task_plan": [{"step": "one", "action": URN}]}),
+        "a registered plan": ({}, {"task_id": "own", "target_actions": []}),
+    }
+    header, fields = ways[asks]
+
+    for said, site in (("natal", "natal"), (None, ""), (7, ""), ("na\ntal", ""), ("x" * 129, "")):
+        request = read({sapparchi.SITE: said, **header}, **fields)
+        begun = requests.begin(request, request.plan or registered, NOW_MS)
+
+        assert begun.plan.site == site
+        assert sapparchi.SITE not in begun.task.message.headers
+
+
 def test_of_the_headers_only_the_trace_and_the_deadline_go_on() -> None:
     traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
