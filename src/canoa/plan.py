@@ -10,7 +10,10 @@ Nothing runs here. What a plan is once built is in `execution/plan.py`; managers
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+import msgspec
 
 from canoa.action import Action, Options
 from canoa.compensating import check_compensation, check_compensations
@@ -79,6 +82,7 @@ class Plan:
         self._results: dict[str, Codec[Any]] = {}
         self._output: str | None = None
         self._built: values.Plan | None = None
+        self._codec: Codec[Any] | None = None  # of what was built
 
     def __repr__(self) -> str:
         return f"<Plan {self.name}, {len(self._steps)} steps>"
@@ -178,6 +182,8 @@ class Plan:
         if self._built is None:
             built = checked(values.Plan(name=self.name, steps=tuple(self._steps.values()), output=self._output))
             check_compensations(built, self._app.actions)  # those that were given by name
+            names = final_steps(built)
+            self._codec = self._results.get(names[0]) if len(names) == 1 else None
             self._built = built
         return self._built
 
@@ -262,16 +268,21 @@ class Plan:
 
     async def submit(self, /, **input: Any) -> Handle[Any]:
         """Hand a task to the managers. Returns once it is accepted; raises `NobodyManages`, `PlanRefused`."""
-        return await self.using().submit(**input)
+        return await self._plainly.submit(**input)
 
     async def call(self, /, **input: Any) -> Any:
         """Run it and wait for the result."""
-        return await self.using().call(**input)
+        return await self._plainly.call(**input)
+
+    @cached_property
+    def _plainly(self) -> SubmittingPlan:
+        """Made once: options are checked whenever they are made."""
+        return self.using()
 
     def result_codec(self) -> Codec[Any] | None:
         """Of the type that its last step returns, where that is one and an action of this program."""
-        names = final_steps(self.build())
-        return self._results.get(names[0]) if len(names) == 1 else None
+        self.build()
+        return self._codec
 
 
 class SubmittingPlan:
@@ -281,6 +292,7 @@ class SubmittingPlan:
         self._app = app
         self._plan = plan
         self._options = options
+        self._awaited = msgspec.structs.replace(options, is_awaited=True)
 
     async def submit(self, /, **input: Any) -> Handle[Any]:
         session = await self._app.session()
@@ -288,7 +300,7 @@ class SubmittingPlan:
 
     async def call(self, /, **input: Any) -> Any:
         session = await self._app.session()
-        handle = session.start_plan(self._plan.build(), input, self._options, codec=self._plan.result_codec())
+        handle = session.start_plan(self._plan.build(), input, self._awaited, codec=self._plan.result_codec())
         try:
             return await handle.result()
         finally:

@@ -209,12 +209,10 @@ class Session:
         return await self._accepted(*self._prepare_plan(plan, input, options or ROUTED, codec))
 
     def start_plan(
-        self, plan: Plan | str, input: Any, options: Options | None = None, *, codec: Codec[Any] | None = None
+        self, plan: Plan | str, input: Any, options: Options, *, codec: Codec[Any] | None = None
     ) -> Handle[Any]:
-        """Like `start`: for a caller who waits."""
-        handle, publication = self._prepare_plan(
-            plan, input, msgspec.structs.replace(options or ROUTED, is_awaited=True), codec
-        )
+        """Like `start`: for a caller who waits, as the options say."""
+        handle, publication = self._prepare_plan(plan, input, options, codec)
         self._post(publication, handle, None)
         return handle
 
