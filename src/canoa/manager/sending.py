@@ -88,6 +88,8 @@ class Sender:
         """The first of a turn of the loop at once, for a short way; what follows at its end, together: a group of moves
         is told one by one, and owes much to few. A bundle that is full does not wait for the end: a node works on it
         while the next one is made."""
+        if self._is_stopped:
+            return
         until_s = self._loop.time() + KEEP_TRYING_S
         for each in owed:
             if each.key not in self._in_hand:
@@ -154,27 +156,17 @@ class Sender:
         is behind them is kept waiting."""
         self._post_bundles()
         others, self._others = self._others, []
-        for each in self._wanted(others):
+        for each in others:
             self._post_alone(each)
 
     def _post_bundles(self) -> None:
         to_nodes, self._to_nodes = self._to_nodes, {}
         replies, self._replies = self._replies, {}
         for node_id, owed in to_nodes.items():
-            if wanted := self._wanted(owed):
-                messages = [each.publication.message for each in wanted]
-                self._reaching.post(node_id, messages, partial(self._on_sent, wanted))
+            messages = [each.publication.message for each in owed]
+            self._reaching.post(node_id, messages, partial(self._on_sent, owed))
         for queue, owed in replies.items():
-            self._post_together(queue, self._wanted(owed))
-
-    def _wanted(self, owed: list[Owed]) -> list[Owed]:
-        """Those that are still tried for."""
-        now_s, in_hand = self._loop.time(), self._in_hand
-        if not self._is_stopped and all(now_s < in_hand[each.key] for each in owed):
-            return owed
-        wanted = [each for each in owed if not self._is_stopped and now_s < in_hand[each.key]]
-        self._drop([each for each in owed if each not in wanted])
-        return wanted
+            self._post_together(queue, owed)
 
     def _post_together(self, queue: str, owed: list[Owed]) -> None:
         """To a session, which reads bundles."""
@@ -201,10 +193,16 @@ class Sender:
         elif not is_hopeless(outcome):
             self._stats.not_sent += len(owed)
             for each in owed:
-                self._loop.call_later(REPEAT_AFTER_S, self._send_soon, each)
+                self._loop.call_later(REPEAT_AFTER_S, self._send_again, each)
         else:
             for each in owed:
                 self._give_up(each, outcome)
+
+    def _send_again(self, owed: Owed) -> None:
+        if self._is_stopped or self._loop.time() >= self._in_hand[owed.key]:
+            self._drop([owed])
+        else:
+            self._send_soon(owed)
 
     def _give_up(self, owed: Owed, outcome: PublishOutcome) -> None:
         if owed.publication.exchange == topology.NODE_UNICAST:

@@ -170,12 +170,19 @@ async def test_what_cannot_be_sent_for_long_is_left_to_whoever_looks_for_it(
     monkeypatch.setattr(sending, "REPEAT_AFTER_S", 0.0)
     monkeypatch.setattr(sending, "KEEP_TRYING_S", 0.0)
     await sent(sender, owed("old"))
-    assert post.posted == []
-    monkeypatch.setattr(sending, "KEEP_TRYING_S", 10.0)
+    post.posted[0](BrokerUnreachable("no link"))
+    assert sender.in_hand == 1
+    await asyncio.sleep(0.01)
 
-    await sent(sender, owed("new"))
+    assert (sender.in_hand, len(post.posted), moves.paid) == (0, 1, [])
 
-    assert (sender.in_hand, len(post.posted), moves.paid) == (1, 1, [])
+
+async def test_nothing_is_sent_once_it_has_stopped(sender: Sender, post: Post, moves: Moves) -> None:
+    await sender.stop()
+
+    await sent(sender, owed())
+
+    assert (sender.in_hand, post.posted, moves.paid) == (0, [], [])
 
 
 async def test_what_is_in_hand_is_not_sent_twice(sender: Sender, post: Post) -> None:
