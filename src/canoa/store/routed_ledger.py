@@ -130,6 +130,11 @@ class RoutedLedger:
         written = self._changed.keys() | self.new_tasks.keys() | moved
         return [known for task_id, known in self._tasks.items() if task_id not in written]
 
+    @property
+    def has_ended_all(self) -> bool:
+        """Nothing more will happen to any of the tasks."""
+        return all(known.task.standing not in OPEN for known in self._tasks.values())
+
     def version(self, task_id: str) -> int:
         return self._tasks[task_id].version
 

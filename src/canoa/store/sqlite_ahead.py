@@ -295,6 +295,8 @@ class Ahead:
             return 0
         if flight.count < CROWD:
             return 0 if flight.is_awaited else flight.began_s + LINGER_S - monotonic()
+        if not self._notes.memory and flight.ledger.has_ended_all:  # the last of a crowd: there is nothing to wait for
+            return 0
         return self._began_s + min(CROWD_EVERY_S, flight.count * CROWD_EACH_S) - monotonic()
 
     def _write(self) -> None:

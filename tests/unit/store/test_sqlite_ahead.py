@@ -138,6 +138,25 @@ async def test_a_crowd_is_written_in_few_transactions(desk: Desk) -> None:
     assert desk.count("steps") == len(tasks) * (width + 2)
 
 
+async def test_the_last_of_a_crowd_wait_for_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    await desk.moved(begin("before"), answer("before.0.1.1", "x"))  # from now on a crowd would wait for as long
+    monkeypatch.setattr(sqlite_ahead, "CROWD_EACH_S", 60.0)
+    monkeypatch.setattr(sqlite_ahead, "CROWD_EVERY_S", 60.0)
+    names = [f"task-{number}" for number in range(sqlite_ahead.CROWD)]
+    begun = desk.begun(*map(begin, names))
+    await turns()
+    *most, last = [answer(f"{name}.0.1.1", "x") for name in names]
+    first = desk.begun(*most)
+    await asyncio.sleep(5 * sqlite_ahead.LINGER_S)
+    assert not first.done()
+
+    (end,) = await asyncio.wait_for(desk.moved(last), 10)
+
+    assert end.outcome is Outcome.OK
+    assert begun.done()
+    assert first.done()
+
+
 async def test_closing_writes_what_was_decided(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "canoa.db")
     await desk.store.open()
