@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 CANOA = Path(sys.executable).with_name("canoa")
 STOPPED_WITHIN_S = 2.0
+READY_WITHIN_S = 30.0
 
 
 class WorkerProcess:
@@ -59,9 +60,15 @@ class WorkerProcess:
         self._process.kill()
         self._process.wait()
 
-    def drain(self) -> int:
-        """Its exit code after SIGTERM."""
+    def ask_to_end(self) -> None:
+        """By SIGTERM, once it can hear: before its first line Python itself, not Canoa, says what a signal does."""
+        ends_at = time.monotonic() + READY_WITHIN_S
+        while b"worker_ready" not in self.log.read_bytes() and self.is_alive and time.monotonic() < ends_at:
+            time.sleep(0.02)
         self._process.terminate()
+
+    def wait_ended(self) -> int:
+        """Its exit code."""
         try:
             return self._process.wait(30)
         except subprocess.TimeoutExpired:
@@ -113,7 +120,9 @@ class Fleet:
 
     def drain(self) -> list[str]:
         """End all in good order; what they did wrong."""
-        codes = {worker: worker.drain() for worker in self._workers}
+        for worker in self._workers:
+            worker.ask_to_end()
+        codes = {worker: worker.wait_ended() for worker in self._workers}
         self._workers.clear()
         return [f"worker {each.number} drained with exit code {code}" for each, code in codes.items() if code]
 
