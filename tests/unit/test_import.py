@@ -23,6 +23,12 @@ def test_what_only_some_programs_need_is_not_imported() -> None:
     )
 
 
+def test_commands_start_without_what_only_some_of_them_need() -> None:
+    imported = set(run("import sys, canoa.cli.program; print(*sys.modules)").split())
+
+    assert imported & ((HEAVY | {"aiohttp", "alembic", "sqlalchemy"}) - {"typer"}) == set()
+
+
 def test_importing_takes_less_than_150_ms() -> None:
     """In processor time, the best of three: other programs on the machine do not count."""
     code = "import time; began = time.process_time(); import canoa; print(time.process_time() - began)"

@@ -6,9 +6,6 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from rich.console import Console
-from rich.text import Text
-
 from canoa.cli import output
 from canoa.doctor.finding import Finding, Verdict
 
@@ -20,6 +17,9 @@ def show(findings: Sequence[Finding], *, as_json: bool) -> None:
     if as_json:
         output.data({"ok": exit_code(findings) == 0, "findings": findings})
         return
+    from rich.console import Console  # a quarter of what every other command would take to start
+    from rich.text import Text
+
     console = Console(file=sys.stdout, highlight=False, markup=False)
     width = max((len(finding.check) for finding in findings), default=0)
     for finding in findings:
