@@ -29,7 +29,7 @@ from canoa.api import (
     routes_tokens,
     routes_wire,
 )
-from canoa.api.answers import PlainRoute, answer
+from canoa.api.answers import PlainRoute, Refusal, answer
 from canoa.api.docs_page import rendered
 from canoa.api.guard import Guard, checked_token
 from canoa.api.readiness import Readiness
@@ -116,7 +116,7 @@ def _completed(document: dict[str, Any], open_paths: frozenset[str]) -> dict[str
     """With what FastAPI cannot know: the bodies, which it does not read, and the token, which it does not check."""
     components = document.setdefault("components", {})
     components["schemas"] = components.get("schemas", {}) | documents.schemas(
-        [asked.Submit, asked.Batch, asked.Redrive, asked.CreateToken]
+        [asked.Submit, asked.Batch, asked.Redrive, asked.CreateToken, Refusal]
     )
     components["securitySchemes"] = {"token": documents.TOKEN_SCHEME}
     document["security"] = [{"token": []}]

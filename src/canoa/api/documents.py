@@ -78,6 +78,11 @@ def schemas(types: list[Any]) -> dict[str, Any]:
     return msgspec.json.schema_components(types, ref_template=_REFERENCE)[1]
 
 
+def reference_to(type_: type) -> str:
+    """Where its schema is in the document."""
+    return _REFERENCE.format(name=type_.__name__)
+
+
 def takes(type_: Any, *, examples: dict[str, Any]) -> dict[str, Any]:
     """For `openapi_extra`: a JSON body of that type."""
     (schema,), _ = msgspec.json.schema_components([type_], ref_template=_REFERENCE)

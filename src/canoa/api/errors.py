@@ -12,6 +12,7 @@ from starlette.routing import Match, Route
 
 from canoa import errors
 from canoa.api.answers import Refusal, refusal
+from canoa.api.documents import reference_to
 from canoa.wire.codec import TypeMismatch, Unencodable
 
 RETRY_AFTER_S: Final = 1
@@ -84,12 +85,15 @@ _MEANING: Final = {
 }
 
 
+def refused(description: str) -> dict[str, Any]:
+    """For OpenAPI. By name: given the model, FastAPI would make one of its own for every status of every operation,
+    and that took 0.16 s of every start."""
+    return {"content": {"application/json": {"schema": {"$ref": reference_to(Refusal)}}}, "description": description}
+
+
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """For OpenAPI: the refusals of one operation, besides those that all have."""
-    return {
-        status: {"model": Refusal, "description": _MEANING[status]}
-        for status in sorted({400, 401, 403, 503, *statuses})
-    }
+    return {status: refused(_MEANING[status]) for status in sorted({400, 401, 403, 503, *statuses})}
 
 
 def status_of(error: errors.CanoaError) -> int:

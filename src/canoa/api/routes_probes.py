@@ -11,9 +11,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
-from canoa.api.answers import Refusal, answer, refusal
+from canoa.api.answers import answer, refusal
 from canoa.api.documents import NO_TOKEN
-from canoa.api.errors import documented
+from canoa.api.errors import documented, refused
 from canoa.api.readiness import Readiness
 from canoa.recorder.routed_desk import RoutedDesk
 from canoa.worker.worker import Worker
@@ -54,7 +54,7 @@ class ManagerDown:
 MANAGER_HEADER = "Canoa-Manager"
 """Which one answers: nodes that look now and then see that it was started anew."""
 
-_NOT_READY = {"model": Refusal, "description": "No message came back through the broker"}
+_NOT_READY = refused("No message came back through the broker")
 _METRICS = {"description": "Prometheus' text format", "content": {"text/plain": {"schema": {"type": "string"}}}}
 
 
