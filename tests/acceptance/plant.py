@@ -20,7 +20,7 @@ from canoa.store.opening import new_store
 from canoa.store.port import State, TaskFilter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Set
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
     from pathlib import Path
 
     from tests.acceptance.kept_depot import Rabbit
@@ -31,11 +31,14 @@ if TYPE_CHECKING:
 WITHIN_S = 60.0
 
 EVERYTHING = 100_000
+HASTY = [sys.executable, "-m", "tests.acceptance.hasty"]
 APP = "tests.acceptance.routed_actions:app"
 
 
 class Plant:
     """Managers, nodes, and numbers to double. Every process logs as JSON."""
+
+    actions = APP
 
     def __init__(self, folder: Path, rabbit: Rabbit, store_url: str | None = None) -> None:
         self.app = Canoa("plant", broker=rabbit.url)
@@ -62,29 +65,32 @@ class Plant:
         """One that is ready."""
         return await self.ready(self.start_manager(*args, **env))
 
-    def start_manager(self, *args: str, **env: str) -> Process:
-        command = [str(CANOA), "manager", "--json", "--store", self.store_url, "--port", "0"]
-        return self.shell.start(*command, *args, **env)
+    async def hasty_manager(self, **env: str) -> Process:
+        """One that finds out sooner who can receive work."""
+        return await self.ready(self.start_manager(program=HASTY, **env))
+
+    def start_manager(self, *args: str, program: Sequence[str] = (str(CANOA),), **env: str) -> Process:
+        command = ["manager", "--json", "--store", self.store_url, "--port", "0"]
+        return self.shell.start(*program, *command, *args, **env)
 
     async def wrong_clock_manager(self, clock: Path) -> Process:
         """One whose wall clock is wrong by what the file says, in seconds."""
         program = [sys.executable, "-m", "tests.acceptance.shifted_clock", str(clock)]
-        command = ["manager", "--json", "--store", self.store_url, "--port", "0"]
-        return await self.ready(self.shell.start(*program, *command))
+        return await self.ready(self.start_manager(program=program))
 
     async def ready(self, manager: Process) -> Process:
         await asyncio.to_thread(manager.wait_logged, "manager_ready")
         return manager
 
-    async def node(self, name: str, *args: str, **env: str) -> Process:
+    async def node(self, name: str, *args: str, program: Sequence[str] = (str(CANOA),), **env: str) -> Process:
         """A worker that managers know."""
-        worker = self.start_node(name, *args, **env)
+        worker = self.start_node(name, *args, program=program, **env)
         await asyncio.to_thread(worker.wait_logged, "node_registered")
         return worker
 
-    def start_node(self, name: str, *args: str, **env: str) -> Process:
-        command = [str(CANOA), "worker", APP, "--json", "--node-id", name, "--drain", "2"]
-        return self.shell.start(*command, *args, **env)
+    def start_node(self, name: str, *args: str, program: Sequence[str] = (str(CANOA),), **env: str) -> Process:
+        command = ["worker", self.actions, "--json", "--node-id", name, "--drain", "2"]
+        return self.shell.start(*program, *command, *args, **env)
 
     # --- Tasks ----------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.acceptance.plant import Plant, until_true
-from tests.acceptance.shell import CANOA, Process
 
 from canoa import ActionFailed, ActionTimedOut, TaskCancelled
 
@@ -25,6 +24,8 @@ WITHIN_S = 60.0
 class Shop(Plant):
     """A plant whose nodes run the shop's actions, and orders for it."""
 
+    actions = "tests.acceptance.saga_actions:app"
+
     def __init__(self, folder: Path, rabbit: Rabbit, store_url: str | None = None, *, ship_within_s: float = 1) -> None:
         super().__init__(folder, rabbit, store_url)
         self.folder = folder
@@ -34,10 +35,6 @@ class Shop(Plant):
         kept = self.plan.step("plant.reserve", folder=where, after=paid, compensate="plant.release")
         limits: dict[str, Any] = {"timeout": ship_within_s, "retry": 0}
         self.plan.step("plant.ship", folder=where, after=kept, compensate="plant.fetch_back", **limits)
-
-    def start_node(self, name: str, *args: str, **env: str) -> Process:
-        command = [str(CANOA), "worker", "tests.acceptance.saga_actions:app", "--json", "--node-id", name]
-        return self.shell.start(*command, *args, **env)
 
     async def order(self) -> Handle[Any]:
         return await self.plan.submit(folder=str(self.folder))

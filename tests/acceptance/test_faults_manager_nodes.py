@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.acceptance.foreign_node import DeafNode, linked, registration
-from tests.acceptance.plant import WITHIN_S, Plant, until_true
+from tests.acceptance.plant import HASTY, WITHIN_S, Plant, until_true
 from tests.acceptance.shell import until
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NODES = 100
 REGISTRATIONS = 10_000
+CUT_FOR_S = 10.0  # longer than those in a hurry wait for a sign: of the node, of the manager
 
 
 @pytest.mark.rabbitmq
@@ -61,7 +62,8 @@ async def test_of_two_live_workers_with_one_id_one_ends_and_says_why_and_no_task
 ) -> None:
     async with Plant(tmp_path, rabbit) as plant:
         await plant.manager()
-        workers = [await plant.node("gw-1") if when == "later" else plant.start_node("gw-1"), plant.start_node("gw-1")]
+        workers = [await plant.node("gw-1") if when == "later" else plant.start_node("gw-1", program=HASTY)]
+        workers.append(plant.start_node("gw-1", program=HASTY))
         await until_true(lambda: _is_known(plant, "gw-1"))
 
         await plant.submit(20, seconds=0.1)
@@ -77,18 +79,18 @@ async def test_of_two_live_workers_with_one_id_one_ends_and_says_why_and_no_task
 
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(180)
-async def test_a_worker_whose_link_is_cut_for_thirty_seconds_goes_on_and_nothing_is_lost(
+async def test_a_worker_whose_link_is_cut_for_longer_than_anybody_waits_for_a_sign_goes_on_and_nothing_is_lost(
     tmp_path: Path, rabbit: Rabbit, tcp_proxy: ProxyFactory
 ) -> None:
     proxy = await tcp_proxy(rabbit.url)
     async with Plant(tmp_path, rabbit) as plant:
-        await plant.manager()
-        worker = await plant.node("gw-1", CANOA_BROKER=proxy.via(rabbit.url))
+        await plant.hasty_manager()
+        worker = await plant.node("gw-1", program=HASTY, CANOA_BROKER=proxy.via(rabbit.url))
 
         async with plant.load(pause_s=0.5):
             await plant.some_results()
             proxy.cut()
-            await asyncio.sleep(30)
+            await asyncio.sleep(CUT_FOR_S)
             proxy.restore()
             await plant.some_results()
 

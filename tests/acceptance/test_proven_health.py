@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from tests.acceptance.kept_depot import asked
-from tests.acceptance.plant import WITHIN_S, Plant, until_true
+from tests.acceptance.plant import HASTY, WITHIN_S, Plant, until_true
 from tests.acceptance.shell import ROOT, until
 from tests.integration.queue_thief import stealing
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from tests.acceptance.shell import Process
 
 FOUND_WITHIN_S = 90.0
-"""A canary after 20 s of quiet, two misses, and a busy machine; a stopped program's link ends after two heartbeats."""
+"""A canary after 20 s of quiet, two misses, and a busy machine."""
+
+BRIEF = {"CANOA_NODE_GRACE_S": "2"}
+"""After which a node that is cut off is dead."""
 
 BARE = ROOT / "examples" / "bare_node.py"
 
@@ -72,7 +75,7 @@ async def test_a_worker_that_stays_deaf_says_so_and_ends_for_its_supervisor_to_s
     tmp_path: Path, rabbit: Rabbit
 ) -> None:
     async with Plant(tmp_path, rabbit) as plant:
-        worker = plant.start_node("gw-1")
+        worker = plant.start_node("gw-1", program=HASTY)
         await asyncio.to_thread(worker.wait_logged, "worker_ready")
         async with stealing(rabbit.url, "gw-1"):
             await asyncio.to_thread(until, lambda: not worker.is_alive, FOUND_WITHIN_S)
@@ -89,8 +92,8 @@ async def test_a_stopped_worker_is_deaf_then_cut_off_then_dead_and_comes_back_wh
     tmp_path: Path, rabbit: Rabbit
 ) -> None:
     async with Plant(tmp_path, rabbit) as plant:
-        manager = await plant.manager(CANOA_NODE_GRACE_S="5")
-        worker = await plant.node("gw-1")
+        manager = await plant.hasty_manager(**BRIEF)
+        worker = await plant.node("gw-1", CANOA_HEARTBEAT_S="2")  # twice that after it stops, its link ends
         await until_proof(manager, "gw-1", "online")
 
         worker.send(signal.SIGSTOP)
@@ -110,7 +113,7 @@ async def test_a_killed_worker_is_cut_off_then_dead_and_its_successor_gets_work_
     tmp_path: Path, rabbit: Rabbit
 ) -> None:
     async with Plant(tmp_path, rabbit) as plant:
-        manager = await plant.manager(CANOA_NODE_GRACE_S="5")
+        manager = await plant.hasty_manager(**BRIEF)
         worker = await plant.node("gw-1")
         await until_proof(manager, "gw-1", "online")
 
