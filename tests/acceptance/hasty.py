@@ -33,8 +33,9 @@ def hurry() -> None:
 def _prove_sooner() -> None:
     """A worker tries itself after three seconds of quiet instead of thirty."""
     from canoa.worker import joining
+    from canoa.worker.proving import OwnProof
 
-    class Hasty(joining.OwnProof):
+    class Hasty(OwnProof):
         def __init__(self, *args: Any, quiet_s: float, **options: Any) -> None:
             super().__init__(*args, quiet_s=quiet_s / 10, **options)
 
