@@ -88,6 +88,7 @@ class Canoa:
         """Likewise, for what is routed."""
         self.workers: dict[Worker, asyncio.AbstractEventLoop] = {}  # that run in this process
         self.host: LocalManager | None = None  # the manager that does
+        self.is_managed_here = False  # from the moment on in which that is started
 
     def __repr__(self) -> str:
         broker = settings_module.without_password(self.settings.broker)

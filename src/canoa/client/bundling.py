@@ -51,9 +51,9 @@ class Requests:
         try:
             self._broker.post(bundle, tell, later=later)
         except CanoaError as exc:
-            tell(exc)
+            self._loop.call_soon(tell, exc)  # not within `post`
         except ValueError as exc:
-            tell(WrongUse(f"it cannot be sent: {exc}"))
+            self._loop.call_soon(tell, WrongUse(f"it cannot be sent: {exc}"))
 
 
 async def publish_all(broker: Broker, publications: Sequence[Publication]) -> list[PublishOutcome]:

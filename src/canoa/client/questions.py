@@ -135,7 +135,8 @@ class Questions:
         return self._ask_managers("node", NodeView, node_id=node_id)
 
     def explain(self, action: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:
-        return self._ask_managers("explain", ExplainView, action=action, size_bytes=size_bytes, site=site)
+        said = {"site": site} if site else {}  # a manager of before knows of none
+        return self._ask_managers("explain", ExplainView, action=action, size_bytes=size_bytes, **said)
 
     def explain_step(self, plan: str, step: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:
         return self._ask_managers("explain_step", ExplainView, plan=plan, step=step, size_bytes=size_bytes, site=site)

@@ -110,7 +110,7 @@ class Remote:
         return _read(self._link.get(f"/nodes/{_part(node_id)}"), NodeView)
 
     def explain(self, action: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:
-        asked = {"size_bytes": str(size_bytes), "site": site}
+        asked = {"size_bytes": str(size_bytes)} | ({"site": site} if site else {})  # a manager of before knows of none
         return _read(self._link.get(f"/catalogue/{_part(action)}/explanation", asked), ExplainView)
 
     def explain_step(self, plan: str, step: str, *, size_bytes: int = 0, site: str = "") -> ExplainView:

@@ -34,7 +34,9 @@ _WORDS: Final = {
     "loopback": ("127.0.0.0/8", "::1/128"),
     "private": ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"),
 }
-_NAME: Final = re.compile(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+_NAME: Final = re.compile(r"\.?[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
+MAX_NAME_CHARS: Final = 253
+"""Of a name, as of its parts above: whoever looks up a longer one fails over it."""
 _NUMERIC: Final = re.compile(r"[0-9.]+|.*:.*")
 _PATH: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 
@@ -157,7 +159,8 @@ def _is_host(host: str) -> bool:
     """Numbers that are no address in full (`127.1`, `2130706433`) would still be taken for one by some."""
     if _NUMERIC.fullmatch(host):
         return _address(host) is not None and "%" not in host
-    return _NAME.fullmatch(host.rstrip(".")) is not None and not host.startswith(".")
+    name = host.removesuffix(".")
+    return len(name) <= MAX_NAME_CHARS and _NAME.fullmatch(name) is not None and not name.startswith(".")
 
 
 class EndpointRule:

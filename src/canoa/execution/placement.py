@@ -31,10 +31,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = {}  # a node must have all of them
     spill_queue: float | None = None  # attempts that are out per node, above which the next layer gets what comes
     spill_p95_s: float | None = None  # of answers, above which the next layer gets all of it for a while
-    near: Near = (
-        ""  # to where its input comes from, the steps before or the caller: nodes of that site if there are any,
-    )
-    # or no others at all
+    near: Near = ""  # where its input comes from (the steps before, or the caller): "prefer" or "require" that site
 
     def __post_init__(self) -> None:
         given: object = self.layers

@@ -32,11 +32,13 @@ JOINED_WITHIN_S: Final = 10.0
 @asynccontextmanager
 async def managing_here(app: Canoa, store_url: str | None) -> AsyncIterator[LocalManager]:
     """See `Canoa.manager`."""
-    if app.host is not None:
+    if app.is_managed_here:  # or will be: a manager takes a while to start
         raise WrongUse(f"a manager of app {app.name!r} runs in this process already; one is enough")
     if store_url is not None:
         app.use_store(store_url)
     async with AsyncExitStack() as stack:
+        app.is_managed_here = True
+        stack.callback(setattr, app, "is_managed_here", False)
         url = app.settings.store or _store_of_its_own(app, stack)
         local = LocalManager(app, await stack.enter_async_context(hosting(app, url)))
         await local.begin()

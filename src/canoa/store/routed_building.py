@@ -105,6 +105,7 @@ class Messages:
         if effect is not None:
             duty.answer.effect.outcome = effect.outcome
             duty.answer.effect.due_ms += effect.due_ms
+            duty.answer.effect.freed += effect.freed
             self.follow(duty.known, duty.course, effect, duty.answer, told=None)
 
     def _build_end(self, duty: Ending) -> None:

@@ -1,8 +1,8 @@
 """Calls endpoints of nodes over HTTP: the one place where a manager connects to an address that a node gave.
 
-What may be called is decided in `execution/endpoints.py`. It is asked three times: for an endpoint as it is written,
-for every address that a name leads to, and for the very address that a socket is made for. So a name cannot lead
-elsewhere between the look and the call. Nothing is followed elsewhere, and no proxy is asked.
+What may be called is decided in `execution/endpoints.py`. It is asked for an endpoint as it is written and for every
+address that a name leads to, which are the only ones that are connected to; and what is never called is asked once more
+for the very address that a socket is made for. Nothing is followed elsewhere, and no proxy is asked.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from yarl import URL
 from canoa.execution.endpoints import MAX_ENDPOINTS, Endpoint, EndpointRule, Reason, Refusal, read_endpoint
 from canoa.logs import get_logger
 from canoa.settings import without_password
+from canoa.transports.names import Names
 from canoa.vocabulary import HTTP
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ MAX_CONNECTIONS: Final = 500
 
 LOOK_UP_WITHIN_S: Final = 2.0
 MAX_LOOK_UPS: Final = 4
-"""For registrations, at a time. Each takes one of the few threads that all share, for as long as it takes."""
+"""For registrations, at a time. Each takes a thread, for as long as it takes."""
 
 REMEMBERED_S: Final = 60.0
 """How long a name that led to nowhere we may go is not tried again."""
@@ -72,7 +73,7 @@ class Caller:
         self._rule = EndpointRule(allowed, own_ports=own_ports, is_ours=is_ours)
         self._judged = lru_cache(maxsize=MAX_ENDPOINTS)(self._rule.judge)
         self._loop = asyncio.get_running_loop()
-        self._resolver = _Resolver(self, resolver or aiohttp.ThreadedResolver())
+        self._resolver = _Resolver(self, resolver or Names())
         self._may_look = asyncio.Semaphore(MAX_LOOK_UPS)
         self._looks: set[asyncio.Task[None]] = set()
         self._session: aiohttp.ClientSession | None = None
@@ -114,7 +115,7 @@ class Caller:
         """To its end, whoever still waits for it: the thread that looks cannot be called back."""
         try:
             await self._resolver.resolve(endpoint.host, endpoint.port, socket.AF_UNSPEC)
-        except OSError as exc:
+        except (OSError, ValueError) as exc:  # also a name that cannot be one
             log.debug("endpoint_not_found", host=endpoint.host, reason=str(exc))
         finally:
             self._may_look.release()

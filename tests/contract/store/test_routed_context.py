@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.contract.store.routed_words import CHAIN, FACTOR, Nodes, answer, begin, cancel, due, fan, lost, move
+from tests.contract.store.routed_words import CHAIN, FACTOR, FETCH, Nodes, answer, begin, cancel, due, fan, lost, move
+from tests.contract.store.words import NOW_MS
 
+from canoa.execution.outcome import Outcome
 from canoa.execution.plan import seen_from
+from canoa.wire.task import DEADLINE
 
 if TYPE_CHECKING:
     from tests.contract.store.conftest import OpenStore
@@ -87,3 +90,10 @@ async def test_a_cancelled_task_says_whose_attempts_nobody_waits_for(store: Full
     done = await move(store, cancel("a"))
 
     assert done.freed == (("gw-7", FACTOR),) * 3
+
+
+async def test_an_attempt_whose_deadline_has_passed_is_not_out_at_its_node(store: FullStore) -> None:
+    done = await move(store, begin("a", headers={DEADLINE: NOW_MS - 1}))
+
+    assert (done.outcome, done.freed) == (Outcome.EXPIRED, (("gw-7", FETCH),))
+    assert await store.queued_for() == {}

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import tempfile
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -161,6 +162,19 @@ async def test_a_second_manager_of_an_app_is_refused() -> None:
         with pytest.raises(WrongUse, match="one is enough"):
             async with meter.app.manager():
                 pass
+        assert meter.app.managing is not None
+
+
+async def test_of_two_managers_that_are_started_at_once_one_is_refused_and_the_other_works() -> None:
+    meter = Meter()
+    async with meter.app, AsyncExitStack() as stack:
+        starting = [stack.enter_async_context(meter.app.manager()) for _ in range(2)]
+        started = await asyncio.gather(*starting, return_exceptions=True)
+
+        assert sorted(type(each).__name__ for each in started) == ["LocalManager", "WrongUse"]
+        assert meter.app.managing is not None
+
+    async with meter.app, meter.app.manager():
         assert meter.app.managing is not None
 
 

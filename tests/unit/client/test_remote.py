@@ -72,6 +72,20 @@ def test_a_question_carries_the_token_and_its_answer_has_types(api: ApiDouble, r
     assert asked.authorization == "Bearer a-token"
 
 
+def test_a_site_is_named_only_where_there_is_one_since_older_managers_know_of_none(
+    api: ApiDouble, remote: Remote
+) -> None:
+    explained: dict[str, Any] = {"action": "shop.resize", "routing": "round_robin", "node_id": None, "considered": []}
+    api.will_answer(explained)
+    api.will_answer(explained)
+
+    remote.explain("shop.resize")
+    remote.explain("shop.resize", site="natal")
+
+    queries = [asked.path.partition("?")[2] for asked in api.asked]
+    assert queries == ["size_bytes=0", "size_bytes=0&site=natal"]
+
+
 def test_filters_that_are_not_given_are_not_sent(api: ApiDouble, remote: Remote) -> None:
     api.will_answer({"tasks": [TASK], "next": "more"})
 
