@@ -15,7 +15,7 @@ from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from canoa.errors import BrokerRefusedMessage, BrokerUnreachable, DeliveryUnknown, WrongUse
+from canoa.errors import BrokerRefusedMessage, BrokerUnreachable, DeliveryUnknown, Unroutable, WrongUse
 from canoa.wire import fields, packing
 
 if TYPE_CHECKING:
@@ -30,14 +30,18 @@ LOOK_EVERY_S: Final = 1.0
 AT_ONCE: Final = 200
 """Messages that wait for the broker's confirmation. More wait their turn here; a broker may allow fewer."""
 
+NOBODY: Final = 0x10
+"""What a broker of MQTT 5 says of a message that it took, and that nobody has subscribed to."""
+
 OWN_BYTES: Final = 2**31
 """Of what we compressed ourselves: its size was checked before."""
 
 
 class _Posted:
-    """One message to all of its topics. `left`: those that are not confirmed."""
+    """One message to all of its topics. `left`: those that are not confirmed. It is unroutable where nobody has
+    subscribed to any of them."""
 
-    __slots__ = ("_on_outcome", "_outcome", "body", "left", "properties")
+    __slots__ = ("_is_taken", "_on_outcome", "_outcome", "body", "left", "properties")
 
     def __init__(
         self, body: bytes, properties: Properties | None, on_outcome: Callable[[PublishOutcome], None], *, left: int
@@ -47,13 +51,17 @@ class _Posted:
         self.left = left
         self._on_outcome = on_outcome
         self._outcome: PublishOutcome = None
+        self._is_taken = False
 
     def confirm(self, outcome: PublishOutcome) -> None:
         """At one topic."""
-        self._outcome = self._outcome or outcome
+        self._is_taken |= outcome is None
+        if self._outcome is None or isinstance(self._outcome, Unroutable):
+            self._outcome = outcome or self._outcome
         self.left -= 1
         if not self.left:
-            self._on_outcome(self._outcome)
+            is_heard = self._is_taken and isinstance(self._outcome, Unroutable)
+            self._on_outcome(None if is_heard else self._outcome)
 
 
 class MqttSending:
@@ -89,7 +97,7 @@ class MqttSending:
         self._late.discard(number)
         found = self._unconfirmed.pop(number, None)
         if found is not None:
-            found[0].confirm(BrokerRefusedMessage(f"the MQTT broker says: {reason}") if reason.is_failure else None)
+            found[0].confirm(_outcome(reason))
         self._send_waiting()  # also what came too late makes room
 
     def close(self) -> None:
@@ -133,6 +141,12 @@ class MqttSending:
             posted.confirm(DeliveryUnknown(f"the MQTT broker confirmed nothing within {CONFIRMED_WITHIN_S:g} s"))
         self._timer = None
         self._send_waiting()
+
+
+def _outcome(reason: Any) -> PublishOutcome:
+    if reason.is_failure:
+        return BrokerRefusedMessage(f"the MQTT broker says: {reason}")
+    return Unroutable("nobody has subscribed to its topic at the MQTT broker") if reason.value == NOBODY else None
 
 
 def _plain(message: Message) -> bytes:

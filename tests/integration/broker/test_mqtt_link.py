@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from types import NoneType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from canoa.broker.mqtt_address import MqttAddress
 from canoa.broker.mqtt_client import MqttClient
 from canoa.broker.port import Message
-from canoa.errors import BrokerUnreachable, DeliveryUnknown
+from canoa.errors import BrokerUnreachable, DeliveryUnknown, Unroutable
 from canoa.store.routed_port import NodeRow
 from canoa.testing import MosquittoNode
 from canoa.testing.ports import LOOPBACK
@@ -83,7 +84,7 @@ async def running(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def linked(node: MosquittoNode, heard: Heard, *topics: str) -> AsyncIterator[MqttClient]:
+async def linked(node: MosquittoNode, heard: Heard, *topics: str, name: str = "hearing") -> AsyncIterator[MqttClient]:
     """A client that says, beside one that hears."""
     ready = [asyncio.Event(), asyncio.Event()]
 
@@ -92,11 +93,11 @@ async def linked(node: MosquittoNode, heard: Heard, *topics: str) -> AsyncIterat
 
     hearing = MqttClient(
         address(node),
-        client_id="hearing",
+        client_id=name,
         topics=dict.fromkeys(topics, heard.on_delivery),
         on_ready=lambda: is_ready(0),
     )
-    saying = MqttClient(address(node), client_id="saying", on_ready=lambda: is_ready(1))
+    saying = MqttClient(address(node), client_id=f"beside-{name}", on_ready=lambda: is_ready(1))
     async with running(hearing.run(), saying.run()):
         async with asyncio.timeout(WITHIN_S):
             for each in ready:
@@ -206,3 +207,20 @@ async def test_messages_to_any_other_device_go_one_by_one_in_both_spellings(mosq
     for topic in node_topics(NODE):
         assert [message.body for came, message in heard.came if came == topic] == [m.body for m in messages]
     assert heard.outcomes == [None] * 30
+
+
+async def test_messages_to_a_node_that_has_subscribed_to_nothing_are_unroutable_and_one_spelling_is_enough(
+    mosquitto: MosquittoNode,
+) -> None:
+    heard = Heard()
+    dotted, slashed = node_topics("one-topic")
+    stranger = NodeRow(node_id=NodeId("nobody"), layer=Layer.EDGE)
+    device = NodeRow(node_id=NodeId("one-topic"), layer=Layer.EDGE)
+    async with transport(mosquitto, heard) as way, linked(mosquitto, heard, slashed, name="device"):
+        way.post(stranger, [Message(body=b"x")], heard.on_sent)
+        await heard.until(lambda: len(heard.outcomes) == 1)
+        way.post(device, [Message(body=b"x")], heard.on_sent)
+        await heard.until(lambda: len(heard.outcomes) == 2)
+
+    assert [type(each) for each in heard.outcomes] == [Unroutable, NoneType]
+    assert dotted not in [topic for topic, _ in heard.came]

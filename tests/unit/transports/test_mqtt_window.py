@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from paho.mqtt.client import MQTTMessageInfo
 from paho.mqtt.enums import MQTTErrorCode
 
 from canoa.broker import mqtt_sending
 from canoa.broker.mqtt_sending import MqttSending
 from canoa.broker.port import Message
-from canoa.errors import DeliveryUnknown, WrongUse
+from canoa.errors import BrokerRefusedMessage, DeliveryUnknown, Unroutable, WrongUse
 
 if TYPE_CHECKING:
-    import pytest
-
     from canoa.broker.port import PublishOutcome
 
 
@@ -33,7 +33,9 @@ class Paper:
 
 
 class Reason:
-    is_failure = False
+    def __init__(self, value: int = 0) -> None:
+        self.value = value
+        self.is_failure = value >= 0x80
 
 
 async def test_confirmations_that_come_too_late_make_room_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,3 +75,28 @@ async def test_what_the_library_cannot_pack_is_told_of_and_the_others_go_on() ->
     await asyncio.wait_for(told.wait(), 5)
 
     assert isinstance(outcomes[0], WrongUse)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ((0, 0), NoneType),
+        ((0x10, 0), NoneType),
+        ((0, 0x10), NoneType),
+        ((0x10, 0x10), Unroutable),
+        ((0x10, 0x80), BrokerRefusedMessage),
+        ((0x80, 0), BrokerRefusedMessage),
+    ],
+)
+async def test_a_message_is_unroutable_where_nobody_has_subscribed_to_any_of_its_topics(
+    said: tuple[int, int], told: type
+) -> None:
+    outcomes: list[PublishOutcome] = []
+    sending = MqttSending(Paper(), is_old=False)  # type: ignore[arg-type]  # what is used of it
+    sending.post(["town.news", "town/news"], Message(body=b""), outcomes.append, qos=1)
+
+    for number, value in enumerate(said, start=1):
+        sending.on_confirmed(number, Reason(value))
+
+    assert [type(each) for each in outcomes] == [told]
+    sending.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canoa.broker import topology
 from canoa.broker.mqtt_client import MqttClient
-from canoa.errors import Undecodable
+from canoa.errors import BrokerUnreachable, Undecodable, Unroutable
 from canoa.logs import get_logger
 from canoa.wire import sapparchi
 from canoa.wire.bundle import is_bundle, packed
@@ -97,7 +97,7 @@ class MqttUplink:
 
     def send(self, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
         if not self._reads_bundles:
-            self._client.post(_RESULTS, message, on_outcome)
+            self._client.post(_RESULTS, message, partial(_told, on_outcome))
             return
         if not self._owed:
             self._loop.call_soon(self._send_together)
@@ -179,7 +179,13 @@ class MqttUplink:
 
 def _told_all(owed: list[_Owed], outcome: PublishOutcome) -> None:
     for each in owed:
-        each.on_outcome(outcome)
+        _told(each.on_outcome, outcome)
+
+
+def _told(on_outcome: Callable[[PublishOutcome], None], outcome: PublishOutcome) -> None:
+    """Who asked is a manager, so one will listen again: a broker that was started anew has forgotten them all."""
+    is_unheard = isinstance(outcome, Unroutable)
+    on_outcome(BrokerUnreachable("no manager listens at the MQTT broker") if is_unheard else outcome)
 
 
 def _heard_nothing(_: PublishOutcome) -> None:
