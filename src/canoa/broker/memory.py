@@ -76,6 +76,10 @@ class MemoryConsumer:
         return self._queue
 
     @property
+    def is_listening(self) -> bool:
+        return not self._ended.is_set()
+
+    @property
     def is_done(self) -> bool:
         """Ended, with nothing left in hand."""
         return self._ended.is_set() and not self._subscription.held

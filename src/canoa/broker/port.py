@@ -162,6 +162,10 @@ class Consumer(Protocol):
     @property
     def queue(self) -> str: ...
 
+    @property
+    def is_listening(self) -> bool:
+        """The broker sends what comes. Not during a cut, and not after the end."""
+
     def settle_through(self, delivery: Delivery, how: Settlement = Settlement.ACK) -> bool:
         """Settle it and every unsettled delivery this consumer got before it: one word to the broker for many."""
 

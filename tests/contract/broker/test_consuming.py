@@ -52,6 +52,17 @@ async def test_consuming_with_a_topology_that_differs_is_refused(holding_five: B
         await holding_five.consume("q", Inbox(), prefetch=1, topology=[Queue(name="q", max_length=7)])
 
 
+async def test_a_consumer_listens_until_it_is_cancelled(holding_five: Broker) -> None:
+    consumer = await holding_five.consume("q", Inbox(), prefetch=1)
+    was_listening = consumer.is_listening
+    await consumer.set_prefetch(2)
+    still_listening = consumer.is_listening
+
+    await consumer.cancel()
+
+    assert (was_listening, still_listening, consumer.is_listening) == (True, True, False)
+
+
 async def test_a_consumer_names_its_queue(holding_five: Broker) -> None:
     consumer = await holding_five.consume("q", Inbox(), prefetch=1)
 

@@ -22,7 +22,7 @@ from tests.integration.broker.world import (
     until_consumers,
 )
 
-from canoa.broker.port import Settlement
+from canoa.broker.port import Queue, Settlement
 from canoa.errors import BrokerUnreachable, DeliveryUnknown
 
 if TYPE_CHECKING:
@@ -46,6 +46,23 @@ async def test_no_confirmed_message_is_missing_after_cuts_under_load(
         await traffic.flows()
 
     await has_all(inbox, traffic)
+
+
+async def test_a_consumer_knows_that_it_does_not_listen_while_its_link_is_cut(
+    broker: RabbitBroker, proxy: TcpProxy
+) -> None:
+    recovered = asyncio.Event()
+    consumer = await broker.consume(
+        "ears", Inbox(), prefetch=1, topology=[Queue(name="ears")], on_recovered=lambda _: recovered.set()
+    )
+
+    proxy.cut()
+    await eventually(lambda: not consumer.is_listening)
+    proxy.restore()
+    async with asyncio.timeout(WITHIN_S):
+        await recovered.wait()
+
+    assert consumer.is_listening
 
 
 async def test_a_cut_in_mid_message_loses_no_confirmed_large_message(

@@ -97,6 +97,10 @@ class AmqpConsumer(ChannelKeeper):
         self._channel: Channel | None = None
         self._is_cancelled = False
 
+    @property
+    def is_listening(self) -> bool:
+        return self._channel is not None and not self._is_cancelled and not self.ended.done()
+
     async def _set_up(self, link: Link, channel: Channel) -> None:
         channel.on_deliver = self._receiver(channel)
         channel.on_cancelled = lambda: self._on_cancelled(link, channel)
