@@ -17,9 +17,15 @@ ActionName = NewType("ActionName", str)
 AMQP: Final = "AMQP"
 MQTT: Final = "MQTT"
 MQTT_LINK: Final = "MQTT-LINK"
+MQTT_UNHEARD: Final = "MQTT-UNHEARD"
 HTTP: Final = "HTTP"
-"""Ways to a node: through its queue; the topic it subscribed to, through the managers' own broker or through another
-one that speaks nothing but MQTT; or its address."""
+"""Ways to a node: through its queue; the topic it subscribed to, through the managers' own broker, or through another
+one that speaks nothing but MQTT, or, as it says, at one of these where it was not heard yet; or its address."""
+
+
+def protocol_of(way: str) -> str:
+    """As nodes and people say it."""
+    return way.partition("-")[0]
 
 
 class Role(enum.StrEnum):

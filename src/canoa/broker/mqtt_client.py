@@ -85,6 +85,11 @@ class MqttClient:
     def is_up(self) -> bool:
         return self._sending is not None
 
+    @property
+    def tells_headers(self) -> bool:
+        """Whoever hears us gets what Canoa adds to a message: the link is one of MQTT 5."""
+        return not self._is_old
+
     # --- Its life ---------------------------------------------------------------------------------------
 
     async def run(self, *, while_true: Callable[[], bool] = lambda: True) -> None:

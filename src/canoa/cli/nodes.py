@@ -86,8 +86,10 @@ def wide_row(node: NodeView, now: datetime) -> list[str]:
 
 
 def shown_ways(node: NodeView) -> str:
-    """By which it is reached; why its endpoint is not called, `canoa nodes ID` says."""
-    return f"{node.protocol} (HTTP refused)".lstrip() if node.endpoint_refused else node.protocol
+    """All of them; of several, the one in use. Why its endpoint is not called, `canoa nodes ID` says."""
+    in_use = [node.way] if "+" in node.protocol and node.way else []
+    notes = ", ".join([*in_use, *(["HTTP refused"] if node.endpoint_refused else [])])
+    return f"{node.protocol} ({notes})".lstrip() if notes else node.protocol
 
 
 def shown_health(node: NodeView) -> str:

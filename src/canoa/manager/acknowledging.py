@@ -13,7 +13,7 @@ from canoa.broker import topology
 from canoa.broker.port import HeaderValue, Message, Publication
 from canoa.manager.pacing import Pacer
 from canoa.urn import action_urn
-from canoa.vocabulary import MQTT_LINK
+from canoa.vocabulary import AMQP, MQTT_LINK
 from canoa.wire import sapparchi
 from canoa.wire.sapparchi import RegistrationAck
 
@@ -29,6 +29,7 @@ class Way(NamedTuple):
     node_id: NodeId
     instance: str = ""  # to whose own queue; empty: by the published key
     is_denied: bool = False
+    is_linked: bool = False  # at a broker that speaks nothing but MQTT
 
 
 class Acknowledger:
@@ -41,13 +42,15 @@ class Acknowledger:
         self.tell_others: Tell | None = None
         """By this, nodes on an MQTT broker of their own hear it."""
 
-    def acknowledge(self, claim: NodeRow, *, reply_to: str | None) -> None:
-        """Now, or together with what comes until its turn. No other queue than the node's own is believed."""
-        self._want(Way(claim.node_id, claim.instance if _is_its_own(reply_to, claim) else ""))
+    def acknowledge(self, claim: NodeRow, way: str, *, reply_to: str | None) -> None:
+        """By the way it came, now or together with what comes until its turn. No other queue than the node's own is
+        believed."""
+        own = claim.instance if way == AMQP and _is_its_own(reply_to, claim) else ""
+        self._want(Way(claim.node_id, own, is_linked=way == MQTT_LINK))
 
-    def deny(self, claim: NodeRow, *, reply_to: str | None) -> None:
+    def deny(self, claim: NodeRow, way: str, *, reply_to: str | None) -> None:
         """Another node has the id, and lives. Who has no queue of its own is not told: both would hear it."""
-        if _is_its_own(reply_to, claim):
+        if way == AMQP and _is_its_own(reply_to, claim):
             self._want(Way(claim.node_id, claim.instance, is_denied=True))
 
     def _want(self, way: Way) -> None:
@@ -75,7 +78,7 @@ class Acknowledger:
             self._broker.post(_denial(way), _ignored)
         elif row is not None:
             welcome = _acknowledgement(row, way)
-            if self.tell_others is not None and MQTT_LINK in row.all_ways:
+            if self.tell_others is not None and way.is_linked:
                 self.tell_others(topology.NODES_ACK, welcome.message)
             else:
                 self._broker.post(welcome, _ignored)

@@ -21,8 +21,9 @@ from canoa.errors import CanoaError, Undecodable, Unroutable
 from canoa.execution import proof
 from canoa.execution.proof import EVERY_S, OUT, Missed, Place, Proof, View
 from canoa.logs import get_logger
+from canoa.manager.sides import without
 from canoa.manager.watched import Watch, is_watched, place
-from canoa.vocabulary import NodeId
+from canoa.vocabulary import AMQP, NodeId
 from canoa.wire import sapparchi
 from canoa.wire.canary import canary
 from canoa.wire.sapparchi import NodeMessage
@@ -51,6 +52,8 @@ SETTLES_WITHIN_S: Final = 2.0
 """Between a node's registration and its listening, at most: it does both when its link comes back."""
 SIGN_WITHIN_S: Final = 75.0
 """Of a node whose queue cannot be looked at: it registers every 50 s, as published."""
+
+NOBODY_THERE: Final = frozenset({Place.MISSING, Place.DESERTED})
 
 _SAID: Final = {
     Proof.DEAF: ("node_is_deaf", "what is sent to its queue is not answered"),
@@ -225,10 +228,22 @@ class Canaries:
             if row is None or not watch.is_overdue(self._now_s()):
                 continue  # meanwhile
             where = place(row, depth, is_unroutable=watch.is_unroutable)
+            if where in NOBODY_THERE and await self._closes_queue(row):
+                where = Place.HEARD  # by the next way, maybe
             is_full = depth is not None and depth.messages > 0 and node_id in (busy or ())
             self.counts["missed"] += 1
             missed = Missed(place=where, is_full=is_full, shows_life=self._shows_life(watch.view, node_id, where))
             self._tell(row, watch, missed, self._now_s())
+
+    async def _closes_queue(self, row: NodeRow) -> bool:
+        """Where the node may be there by another way, its queue is a way that is closed, until it says otherwise."""
+        if row.protocol != AMQP or len(row.open_ways) == 1:
+            return False
+        if not self._reaching.may_be_besides(row, AMQP, await self._reaching.seen(row.node_id)):
+            return False
+        log.warning("node_way_deserted", node_id=row.node_id, way=AMQP, reason="a canary in its queue was missed")
+        await self._follower.put([without(row, (AMQP,))])
+        return True
 
     def _listen_to_ourselves(self) -> None:
         """Who hears nothing cannot tell who is deaf: our link may be cut, or we were stopped for a while. What comes

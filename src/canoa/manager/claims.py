@@ -1,6 +1,7 @@
-"""What a registration says, and whether it may have the id that it claims. Pure: messages and times in, rows out.
+"""What a registration says. Pure: messages in, rows out.
 
-Bodies come from anybody who may publish: sizes, ids and names are checked before anything is kept.
+Bodies come from anybody who may publish: sizes, ids and names are checked before anything is kept. Whether it may have
+the id that it claims is in `owning.py`, what it says together with the node's other ways in `sides.py`.
 """
 
 from __future__ import annotations
@@ -8,8 +9,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,17 +17,18 @@ from canoa.errors import PayloadTooLarge, SettingError, Undecodable, WrongUse
 from canoa.execution.endpoints import Endpoint, read_endpoint
 from canoa.execution.link_budget import BUDGET
 from canoa.execution.placement import check_labels
+from canoa.execution.proof import Proof
 from canoa.manager.reading import unpacked
 from canoa.store.routed_port import NodeRow
 from canoa.transports.ways import ordered
 from canoa.urn import action_name
-from canoa.vocabulary import AMQP, HTTP, MQTT, MQTT_LINK, ActionName, NodeId
+from canoa.vocabulary import AMQP, HTTP, MQTT, MQTT_LINK, MQTT_UNHEARD, ActionName, NodeId, protocol_of
 from canoa.wire import sapparchi
 from canoa.wire.compression_policy import Compression
 from canoa.wire.sapparchi import ActionLimits, Registration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from canoa.broker.port import HeaderValue, Message
 
@@ -37,10 +38,15 @@ MAX_TIMEOUT_MS: Final = 7 * 86_400_000
 MAX_RETRIES: Final = 1000
 MAX_GRACE_S: Final = 366 * 86_400.0
 
-NEW_ADDRESS_AFTER: Final = 2 / 3
-"""Of the time after which a node is silent, without a registration from its old address: with the defaults, two of them
-did not come."""
-
+_NOT_SAID: Final[dict[str, Any]] = {
+    "token": "",
+    "fingerprint": "",
+    "proof": Proof.UNPROVEN,
+    "load": None,
+    "registered_ms": 0,
+    "seen_ms": 0,
+    "version": 0,
+}
 _NODE_ID: Final = re.compile(rf"[A-Za-z0-9_.:-]{{1,{sapparchi.MAX_NODE_ID_CHARS}}}")
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_.:/\[\]-]{1,200}")
 
@@ -120,8 +126,6 @@ def _row(
         site=_text(headers.get(sapparchi.SITE)),
         type=said.type or "",
         endpoint=said.endpoint or "",
-        protocol=ways[0] if ways else "",
-        ways=ways if len(ways) > 1 else (),
         instance=_text(headers.get(sapparchi.INSTANCE)),
         limits=_limits(headers.get(sapparchi.LIMITS), actions),
         takes_bundles=headers.get(sapparchi.BUNDLES) is True,
@@ -131,28 +135,45 @@ def _row(
         link_budget=_link_budget(headers.get(sapparchi.LINK_BUDGET)),
         labels=_labels(headers.get(sapparchi.LABELS)),
     )
-    return msgspec.structs.replace(row, fingerprint=fingerprint(row), load=_load(headers.get(sapparchi.LOAD)))
+    closed = _protocols(headers.get(sapparchi.CLOSED))
+    row = reached(row, ways, closed=[way for way in ways if protocol_of(way) in closed])
+    return msgspec.structs.replace(row, load=_load(headers.get(sapparchi.LOAD)))
+
+
+def reached(row: NodeRow, ways: Iterable[str], *, closed: Collection[str]) -> NodeRow:
+    """By these ways, of which some are closed; with the fingerprint of that."""
+    ways = ordered(row.layer, ways)
+    known = [way for way in ways if way != MQTT_UNHEARD]
+    best = next((way for way in known if way not in closed), known[0] if known else "")
+    places = {"ways": ways if len(ways) > 1 else (), "closed": tuple(way for way in ways if way in closed)}
+    row = msgspec.structs.replace(row, protocol=best, **places)
+    return msgspec.structs.replace(row, fingerprint=fingerprint(row))
 
 
 def _ways(said: Registration, headers: Mapping[str, HeaderValue]) -> frozenset[str]:
     """By which it can be reached: as it says, or where it spoke, and at its endpoint if that is an address. Who has no
     id has no queue either."""
-    has_endpoint = isinstance(read_endpoint(said.endpoint or ""), Endpoint)
-    told = _text(headers.get(sapparchi.WAYS))
-    if told:
-        spoken = frozenset(told.split(",")) - {HTTP}
-    elif sapparchi.BY_HTTP in headers or not said.node_id:
-        spoken = frozenset()
-    elif sapparchi.BY_MQTT_LINK in headers:
-        spoken = frozenset({MQTT_LINK})
+    here = _spoke_by(said, headers)
+    if told := _protocols(headers.get(sapparchi.WAYS)):
+        topic = here & {MQTT, MQTT_LINK} or {MQTT_UNHEARD}  # one that says so alone may have it at either broker
+        ways = (told & {AMQP}) | (topic if MQTT in told else frozenset())
     else:
-        spoken = frozenset({MQTT if sapparchi.BY_MQTT in headers else AMQP})
-    return spoken | {HTTP} if has_endpoint else spoken
+        ways = here
+    return ways | {HTTP} if isinstance(read_endpoint(said.endpoint or ""), Endpoint) else ways
+
+
+def _spoke_by(said: Registration, headers: Mapping[str, HeaderValue]) -> frozenset[str]:
+    if sapparchi.BY_HTTP in headers or not said.node_id:
+        return frozenset()
+    if sapparchi.BY_MQTT_LINK in headers:
+        return frozenset({MQTT_LINK})
+    return frozenset({MQTT if sapparchi.BY_MQTT in headers else AMQP})
 
 
 def fingerprint(row: NodeRow) -> str:
-    """Of all that a registration says, save what changes by itself."""
-    return hashlib.sha256(msgspec.json.encode(row, order="sorted")).hexdigest()
+    """Of all that a registration says, save what changes by itself, and what managers add."""
+    said = msgspec.structs.replace(row, **_NOT_SAID)
+    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
 
 
 # --- Headers: Canoa's own, so what is wrong with them is not worth a refusal ------------------------------
@@ -160,6 +181,10 @@ def fingerprint(row: NodeRow) -> str:
 
 def _text(value: HeaderValue) -> str:
     return value[:MAX_FACT_CHARS] if isinstance(value, str) and value.isprintable() else ""
+
+
+def _protocols(value: HeaderValue) -> frozenset[str]:
+    return frozenset(each.strip() for each in _text(value).split(",")) & {AMQP, MQTT, HTTP}
 
 
 def _encodings(value: HeaderValue) -> tuple[str, ...]:
@@ -213,57 +238,3 @@ def _limits_of(said: msgspec.Raw) -> ActionLimits | None:
 
 def _is_sane(limits: ActionLimits) -> bool:
     return (limits.timeout is None or 0 < limits.timeout <= MAX_TIMEOUT_MS) and 0 <= limits.retry <= MAX_RETRIES
-
-
-# --- Who may have an id ----------------------------------------------------------------------------------
-
-
-class Ages(NamedTuple):
-    """Of the one that has the id, in seconds."""
-
-    heard_s: float  # since any sign of life
-    registered_s: float  # since it registered: an answer does not say from where it comes
-
-
-def is_doubtful(known: NodeRow | None, claim: NodeRow, *, ages: Ages, silence_s: float) -> bool:
-    """Whether the queue must be looked at before the claim is believed: somebody else seems to have the id and live.
-
-    Nobody doubts the same instance, the place of one that left or is silent, or, of nodes that say no instance, one at
-    the same host: it was started again. A new host is believed before the node would be silent: its address changed.
-    """
-    if known is None or not known.actions or ages.heard_s > silence_s:
-        return False
-    if known.instance or claim.instance:
-        return known.instance != claim.instance
-    return _host(known.endpoint) != _host(claim.endpoint) and ages.registered_s <= silence_s * NEW_ADDRESS_AFTER
-
-
-def may_have(known: NodeRow, claim: NodeRow, consumers: int | None) -> bool:
-    """Of a doubtful claim. `consumers`: of the queue that both would have; None: there is no such queue.
-
-    A worker listens before it registers. So two consumers are two workers, and the first one stays; with one, the first
-    is gone: it was killed and started again. A killed program's consumer goes with its connection, a lost machine's
-    after two heartbeats: its successor gets in with one of its next registrations. A node of another make may listen
-    elsewhere: it does not get a worker's id while anybody listens for that, and of two such nodes the first one stays
-    unless its queue is there and deserted. Of a node that has an address alone, it is that which is asked: it answers
-    for the one that was first.
-    """
-    if known.all_ways == (HTTP,):
-        return not consumers or claim.endpoint == known.endpoint
-    if known.instance and claim.instance:
-        return consumers is None or consumers < 2
-    return consumers == 0 or (consumers is None and bool(known.instance))
-
-
-def may_leave(known: NodeRow, claim: NodeRow) -> bool:
-    """A late farewell of an earlier instance is not the present one's."""
-    if known.instance or claim.instance:
-        return known.instance == claim.instance
-    return _host(known.endpoint) == _host(claim.endpoint)
-
-
-def _host(endpoint: str) -> str:
-    try:
-        return urlsplit(endpoint).hostname or endpoint
-    except ValueError:
-        return endpoint

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from canoa.broker import topology
 from canoa.clock import SystemClock
 from canoa.errors import CanoaError
-from canoa.execution.step_moves import StepEnd
+from canoa.execution.step_moves import StepEnd, StepLost
 from canoa.manager.budgets import Budgets
 from canoa.manager.canaries import Canaries
 from canoa.manager.catalogue import Catalogue
@@ -24,6 +24,7 @@ from canoa.manager.probing import Prober
 from canoa.manager.registering import PREFETCH, Registrations
 from canoa.manager.router import Router
 from canoa.manager.routing.strategies import Strategies
+from canoa.manager.stranded import Stranded
 from canoa.manager.trimming import Trimmer
 from canoa.manager.watching import Watching
 from canoa.transports.amqp import AmqpTransport, TopicTransport
@@ -32,9 +33,10 @@ from canoa.transports.compressing import Compressing
 from canoa.transports.http import HttpTransport
 from canoa.transports.reaching import Reaching
 from canoa.vocabulary import AMQP, HTTP, MQTT
+from canoa.wire.sapparchi import request_id
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Iterator, Sequence
 
     from canoa.broker.port import Broker, Consumer
     from canoa.clock import Clock
@@ -127,6 +129,7 @@ class Nodes:
             on_return=self.health.close,
         )
         self.follower.on_canary = self.canaries.heard
+        self.stranded = Stranded(self.reaching, store, self.catalogue.rows)
         self.trimmer = Trimmer(broker, is_leading=lambda: self.heart.is_leading)
         self.consumers: list[Consumer] = []
 
@@ -147,6 +150,8 @@ class Nodes:
             if node_id is not None:
                 self.watching.answered(node_id)
         self.health.on_moved(written)
+        if self.reaching.under_way:
+            self.reaching.under_way.drop(_ended(written))
         for move, moved in written:  # last: what it teaches must not keep others from hearing of it
             self.router.ended(moved, move.now_ms)
 
@@ -170,6 +175,7 @@ class Nodes:
             "hello": self.heart.say_hello(),
             "inboxes": self.inbox_keeper.run(),
             "probe": self.prober.run(),
+            "stranded": self.stranded.run(),
             "trim": self.trimmer.run(),
         }
 
@@ -189,3 +195,11 @@ class Nodes:
         await self.follower.aclose()
         await self.http.aclose()
         await self.caller.aclose()
+
+
+def _ended(written: Sequence[tuple[Move, Moved]]) -> Iterator[str]:
+    """Ids of requests that are not out any more."""
+    for move, moved in written:
+        if isinstance(move, StepEnd | StepLost):
+            yield request_id(move.task_id, move.step, move.attempt, move.send)
+        yield from moved.cancel

@@ -1,4 +1,5 @@
-"""Finds nodes that are gone while work is out to them: nobody listens on their queue.
+"""Finds nodes that are gone while work is out to them: nobody listens on their queue. One that may be there by another
+way is not gone: its queue is a way that is closed.
 
 The leading manager looks, and only where a step has been out for a while and nothing came back. The rule is pure:
 looks and times in, a verdict out.
@@ -16,12 +17,13 @@ from canoa.errors import CanoaError
 from canoa.execution.proof import OUT
 from canoa.logs import get_logger
 from canoa.manager.registering import gone
+from canoa.manager.sides import without
 from canoa.vocabulary import AMQP, HTTP
 
 if TYPE_CHECKING:
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.following import Follower
-    from canoa.store.routed_port import RoutedStore
+    from canoa.store.routed_port import NodeRow, RoutedStore
     from canoa.transports.reaching import Reaching
     from canoa.vocabulary import NodeId
 
@@ -113,19 +115,32 @@ class Prober:
                 troubles.append(exc)
 
     def _known(self, node_id: NodeId) -> Looks:
-        """A worker of ours has the queue that is named after it, or an address; of one on MQTT nothing can be seen."""
+        """A worker of ours has the queue that is named after it, or an address."""
         known, row = self._looks.get(node_id), self._catalogue.rows[node_id]
-        can_be_seen = AMQP in row.all_ways or row.all_ways == (HTTP,)
-        return known or Looks(was_heard=bool(row.instance) and can_be_seen)
+        return known or Looks(was_heard=bool(row.instance) and self._reaching.can_be_seen(row))
 
     async def _look_at(self, node_id: NodeId) -> None:
         now_s = self._catalogue.clock.monotonic_s()
         if self._catalogue.signs.age_s(node_id, now_s) < LOOK_EVERY_S:
             return  # it answers
-        consumers = await self._reaching.listeners(node_id)
+        seen = await self._reaching.seen(node_id)
+        row = self._catalogue.rows.get(node_id)
+        if row is None:
+            return
+        consumers = seen[AMQP] if AMQP in seen else seen.get(HTTP)
+        if AMQP not in seen and not consumers and self._reaching.may_be_hidden(row):
+            return
         self._looks[node_id], why = judge(self._looks[node_id], consumers, now_s)
-        if why is not None:
+        if why is not None and self._reaching.may_be_besides(row, AMQP, seen):
+            await self._close_queue(row, why)
+        elif why is not None:
             await self._give_up(node_id, why)
+
+    async def _close_queue(self, row: NodeRow, why: str) -> None:
+        """It is open again when the node says so."""
+        log.warning("node_way_deserted", node_id=row.node_id, way=AMQP, reason=why)
+        await self._follower.put([without(row, (AMQP,))])
+        del self._looks[row.node_id]
 
     async def _give_up(self, node_id: NodeId, why: str) -> None:
         """Out of routing first, or its steps might come back to it. It is back with its next registration, or with the

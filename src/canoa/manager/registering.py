@@ -20,15 +20,18 @@ from canoa.errors import BrokerUnreachable, CanoaError, EndpointRefused, StoreFu
 from canoa.execution.proof import AWAY, Proof
 from canoa.logs import get_logger
 from canoa.manager.acknowledging import Acknowledger
-from canoa.manager.claims import Ages, Reason, Refused, is_doubtful, may_have, may_leave, read_claim
+from canoa.manager.claims import Reason, Refused, read_claim
+from canoa.manager.links import came_by
+from canoa.manager.owning import Ages, is_doubtful, may_have, may_leave
 from canoa.manager.pacing import Pacer
 from canoa.manager.pools import DEFAULT_LIMITS
 from canoa.manager.reading import as_said
+from canoa.manager.sides import closes, is_one_process, joined, without
 from canoa.settings import without_password
-from canoa.wire import sapparchi
+from canoa.vocabulary import HTTP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from canoa.broker.port import Broker, Delivery
     from canoa.manager.catalogue import Catalogue
@@ -53,8 +56,22 @@ MAKE_ROOM: Final = 100
 
 
 class _Waiting(NamedTuple):
+    """What a node says now, and what brought it: the last delivery of each way, all of which are answered."""
+
     claim: NodeRow
-    delivery: Delivery
+    deliveries: dict[str, Delivery]
+
+    def settle(self) -> None:
+        for delivery in self.deliveries.values():
+            delivery.settle()
+
+    def after(self, before: _Waiting) -> _Waiting:
+        """In the place of an earlier one: the same node's stay to be answered, and another one's are not."""
+        is_one = before.claim.instance == self.claim.instance
+        for way, delivery in before.deliveries.items():
+            if not is_one or way in self.deliveries:
+                delivery.settle()
+        return _Waiting(self.claim, before.deliveries | self.deliveries) if is_one else self
 
 
 class Registrations:
@@ -97,7 +114,7 @@ class Registrations:
         if claim.strange:
             why = f"{claim.strange} of its actions have names that cannot be; the others are accepted"
             self._refuse(Refused(Reason.ACTIONS, why, claim.row.node_id))
-        self._take(_Waiting(claim.row, delivery))
+        self._take(_Waiting(claim.row, {came_by(delivery): delivery}))
 
     def _can_call(self, claim: NodeRow, delivery: Delivery) -> bool:
         """Or reach it otherwise. Whoever offers nothing but an endpoint that is not called is refused."""
@@ -122,14 +139,22 @@ class Registrations:
     def _take(self, waiting: _Waiting) -> None:
         node_id = waiting.claim.node_id
         before = self._waiting.pop(node_id, None)
+        waiting = waiting._replace(claim=self._joined(waiting.claim, before))
         if before is not None:
-            before.delivery.settle()
+            waiting = waiting.after(before)
         elif self._is_known(waiting.claim):
             self._accept(waiting)
             return
         self._waiting[node_id] = waiting
         if self._writing is None:
             self._writing = self._loop.create_task(self._write(), name="manager.registrations")
+
+    def _joined(self, claim: NodeRow, before: _Waiting | None = None) -> NodeRow:
+        """With what its other ways said: what is written, and what waits to be."""
+        if before is None:
+            return joined(self._catalogue.rows.get(claim.node_id), claim)
+        ways = closes(before.claim, claim) if before.claim.actions and not claim.actions else ()
+        return without(before.claim, ways) if ways else joined(before.claim, claim)
 
     def _is_known(self, claim: NodeRow) -> bool:
         known = self._catalogue.rows.get(claim.node_id)
@@ -169,13 +194,14 @@ class Registrations:
             except Exception as exc:
                 log.error("registration_not_written", node_id=node_id, exc_info=exc)
                 self._refuse(Refused(Reason.MALFORMED, f"it cannot be written: {exc!r:.200}", node_id))
-                waiting.delivery.settle()
+                waiting.settle()
 
     async def _write_group(self, group: dict[NodeId, _Waiting]) -> None:
         rows: list[NodeRow] = []
         await self._put_off_unknowable(group)
         room = await self._room_for(group)
-        for node_id, waiting in list(group.items()):
+        for node_id, came in list(group.items()):
+            group[node_id] = waiting = came._replace(claim=self._joined(came.claim))
             if self._is_known(waiting.claim):
                 continue  # the group before had the same
             row = self._row(waiting, has_room=room > 0)
@@ -185,7 +211,7 @@ class Registrations:
                 rows.append(row)
             else:
                 del group[node_id]
-                waiting.delivery.settle()
+                waiting.settle()
         if rows:
             back = [row.node_id for row in rows if self._is_back(row)]
             await self._follower.put(rows)
@@ -196,10 +222,8 @@ class Registrations:
 
     def _give_back(self, group: dict[NodeId, _Waiting]) -> None:
         for node_id, waiting in group.items():
-            if node_id in self._waiting:
-                waiting.delivery.settle()
-            else:
-                self._waiting[node_id] = waiting
+            later = self._waiting.get(node_id)
+            self._waiting[node_id] = waiting if later is None else later.after(waiting)
 
     def _is_back(self, row: NodeRow) -> bool:
         known = self._catalogue.rows.get(row.node_id)
@@ -220,7 +244,8 @@ class Registrations:
             self._refuse(
                 Refused(Reason.RIVAL, "another node lives under this id; give it one of its own", claim.node_id)
             )
-            self.acks.deny(claim, reply_to=waiting.delivery.message.reply_to)
+            for way, delivery in waiting.deliveries.items():
+                self.acks.deny(claim, way, reply_to=delivery.message.reply_to)
             return None
         now_ms = self._catalogue.now_ms()
         # Of another instance it is another one's: whoever has it may give the node work.
@@ -232,10 +257,22 @@ class Registrations:
         return msgspec.structs.replace(claim, token=token, registered_ms=registered_ms, seen_ms=now_ms, proof=proof)
 
     def _left(self, known: NodeRow | None, claim: NodeRow) -> NodeRow | None:
-        if known is None or not known.actions or not may_leave(known, claim):
+        if known is None or not known.actions:
+            return None
+        if ways := closes(known, claim):
+            return self._without(known, ways)
+        if not may_leave(known, claim):
             return None
         log.info("node_left", node_id=known.node_id)
         return left(known, self._catalogue.now_ms())
+
+    def _without(self, known: NodeRow, ways: tuple[str, ...]) -> NodeRow | None:
+        """It may still be reached by others; by none, it is gone until it says otherwise."""
+        row = without(known, ways)
+        if row.closed == known.closed:
+            return None
+        log.info("node_way_closed", node_id=known.node_id, ways=ways, left=row.open_ways)
+        return gone(row, self._catalogue.now_ms()) if len(row.closed) == len(row.all_ways) else row
 
     async def _room_for(self, group: dict[NodeId, _Waiting]) -> int:
         """How many new nodes there is room for, made by those that left first if need be."""
@@ -256,16 +293,21 @@ class Registrations:
         found = await asyncio.gather(*map(self._look, looked_for))
         unknowable = [claim for claim, look in zip(looked_for, found, strict=True) if isinstance(look, Exception)]
         for claim in (*unknowable, *others):
-            self._loop.call_later(REPEAT_AFTER_S, self._take, group.pop(claim.node_id))
+            self._loop.call_later(REPEAT_AFTER_S, self._take_again, group.pop(claim.node_id))
         for claim, look in zip(looked_for, found, strict=True):
             known = self._catalogue.rows.get(claim.node_id)
             if known is not None and not isinstance(look, Exception) and not may_have(known, claim, look):
                 self._rivals.add(claim.node_id)
 
-    async def _look(self, claim: NodeRow) -> int | CanoaError | TimeoutError | None:
+    def _take_again(self, waiting: _Waiting) -> None:
+        """Unless the node has said more since."""
+        later = self._waiting.pop(waiting.claim.node_id, None)
+        self._take(waiting if later is None else later.after(waiting))
+
+    async def _look(self, claim: NodeRow) -> Mapping[str, int | None] | CanoaError | TimeoutError:
         try:
             async with asyncio.timeout(LOOK_WITHIN_S):
-                return await self._reaching.listeners(claim.node_id)
+                return await self._reaching.seen(claim.node_id)
         except (CanoaError, TimeoutError) as exc:
             log.warning("registration_waits", node_id=claim.node_id, reason=str(exc) or "nobody could be asked in time")
             return exc
@@ -275,18 +317,22 @@ class Registrations:
         signs, now_s = self._catalogue.signs, self._catalogue.clock.monotonic_s()
         ages = Ages(signs.age_s(claim.node_id, now_s), signs.registered_s_ago(claim.node_id, now_s))
         silence_s = self._catalogue.settings.silence_s
-        if known is None or not claim.actions or self._is_known(claim):
+        if known is None or not claim.actions or self._is_known(claim) or is_one_process(known, claim):
             return False
         return is_doubtful(known, claim, ages=ages, silence_s=silence_s)
 
     # --- Answering ------------------------------------------------------------------------------------------
 
     def _accept(self, waiting: _Waiting) -> None:
-        node_id = waiting.claim.node_id
-        waiting.delivery.settle()
-        self._catalogue.heard(node_id, is_registration=True)
-        if sapparchi.BY_HTTP not in waiting.delivery.message.headers:  # it has its answer by the way it came
-            self.acks.acknowledge(waiting.claim, reply_to=waiting.delivery.message.reply_to)
+        """By every way that it came by. Who posted it has the answer already. The last will of one way is no sign that
+        the node lives."""
+        waiting.settle()
+        if not waiting.claim.actions and waiting.claim.closed:
+            return
+        self._catalogue.heard(waiting.claim.node_id, is_registration=True)
+        for way, delivery in waiting.deliveries.items():
+            if way != HTTP:
+                self.acks.acknowledge(waiting.claim, way, reply_to=delivery.message.reply_to)
 
     def _refuse(self, refused: Refused) -> None:
         self.refused[refused.reason] += 1

@@ -164,7 +164,7 @@ class Sender:
         replies, self._replies = self._replies, {}
         for node_id, owed in to_nodes.items():
             messages = [each.publication.message for each in owed]
-            self._reaching.post(node_id, messages, partial(self._on_sent, owed))
+            self._reaching.post(node_id, messages, partial(self._on_sent, owed), is_work=True)
         for queue, owed in replies.items():
             self._post_together(queue, owed)
 

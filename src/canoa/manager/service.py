@@ -238,6 +238,10 @@ class Manager:
         """Why its endpoint is not called; empty: it may be, or it has none."""
         return self.nodes.endpoint_refusal(row)
 
+    def way(self, row: NodeRow) -> str:
+        """By which a node would be sent a message now; empty: by none."""
+        return self.nodes.reaching.way(row)
+
     async def accept(self, requests: Sequence[Message]) -> list[Accepted]:
         """Requests as they come on `topology.TASK_REQUESTS`: stored when it returns, all of them or none. Raises what
         is wrong with them before anything is stored."""

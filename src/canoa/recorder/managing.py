@@ -53,6 +53,9 @@ class Managing(Protocol):
     def endpoint_refusal(self, row: NodeRow) -> str:
         """Why its endpoint is not called; empty: it may be, or it has none."""
 
+    def way(self, row: NodeRow) -> str:
+        """By which a node would be sent a message now; empty: by none."""
+
     async def accept(self, requests: Sequence[Message]) -> list[Accepted]:
         """Requests as they come on `topology.TASK_REQUESTS`: stored when it returns, all of them or none.
 

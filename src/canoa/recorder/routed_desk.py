@@ -179,6 +179,7 @@ class RoutedDesk:
             max_queued=manager.node_inbox,
             link_use=manager.link_use,
             endpoint_refusal=manager.endpoint_refusal,
+            way=manager.way,
         )
 
     async def node(self, node_id: str) -> NodeView:

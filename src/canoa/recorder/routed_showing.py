@@ -23,7 +23,7 @@ from canoa.recorder.routed_views import (
     StoryView,
 )
 from canoa.urn import action_urn, task_urn
-from canoa.vocabulary import HTTP
+from canoa.vocabulary import HTTP, MQTT_UNHEARD, protocol_of
 from canoa.wire.sapparchi import ActionLimits
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def nodes(
     max_queued: int,
     link_use: Callable[[NodeRow], LinkUse] = lambda _: LinkUse(),
     endpoint_refusal: Callable[[NodeRow], str] = lambda _: "",
+    way: Callable[[NodeRow], str] = lambda _: "",
 ) -> list[NodeView]:
     """By layer, from the edge to the cloud, then by id."""
     by_place = {(each.node_id, each.action): each for each in breakers}
@@ -145,13 +146,16 @@ def nodes(
     def shown(row: NodeRow) -> NodeView:
         states = {each: health(by_place.get((row.node_id, each)), now_ms, settings) for each in row.actions}
         use, refused = link_use(row), endpoint_refusal(row)
-        ways = tuple(way for way in row.all_ways if way != HTTP or not refused)
+        hidden = {MQTT_UNHEARD, HTTP} if refused else {MQTT_UNHEARD}
+        ways = tuple(each for each in row.all_ways if each not in hidden)
         return NodeView(
             id=row.node_id,
             layer=row.layer.value,
             site=row.site,
             type=row.type,
-            protocol="+".join(way.partition("-")[0] for way in ways),
+            protocol="+".join(map(protocol_of, ways)),
+            way=protocol_of(way(row)) if row.actions else "",
+            closed=[protocol_of(each) for each in row.closed if each in ways],
             endpoint=row.endpoint,
             labels=row.labels,
             actions=list(row.actions),

@@ -111,7 +111,8 @@ class NodeView:
     for it, and it may come back), `dead`, `over-budget` (enough has travelled: it gets no work until `over_budget` is
     over), or `full` (as many steps are out at it as may be: it gets no more until it answers, or they expire). `proof`:
     `online` (it lately answered what was sent to it), `deaf`, `cut_off`, `dead`, or `unproven` (it offers no such
-    proof, or has not given it yet). `protocol`: by which it is reached, the preferred one first (`AMQP+HTTP`).
+    proof, or has not given it yet). `protocol`: by which it is reached, the preferred one first (`AMQP+MQTT+HTTP`);
+    `way`: the one in use, for the manager that was asked; `closed`: those that are not open just now, as the node says.
     `endpoint_refused`: why the manager that was asked does not call its endpoint. `health`: OK, WARNING, DOWN or
     RECOVERING; `action_health`: where one of its actions is not OK. `queued`: steps that are out at it. `sent_bytes`,
     `received_bytes`: bodies of messages to it and of its answers as they travelled, since the manager started that was
@@ -122,6 +123,8 @@ class NodeView:
     site: str
     type: str
     protocol: str
+    way: str = ""
+    closed: list[str] = field(default_factory=list)
     endpoint: str
     labels: dict[str, str]
     actions: list[str]

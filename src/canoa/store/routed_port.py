@@ -119,8 +119,9 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     site: str = ""
     type: str = ""
     endpoint: str = ""
-    protocol: str = AMQP  # the preferred one of its `ways`; empty: nothing can be sent to it
+    protocol: str = AMQP  # the preferred one of its `open_ways`; empty: nothing can be sent to it
     ways: tuple[str, ...] = ()  # by which it can be reached, where there are several
+    closed: tuple[str, ...] = ()  # those of them that are not open just now, as it says, or its last will
     instance: str = ""
     token: str = ""
     fingerprint: str = ""
@@ -141,6 +142,13 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def all_ways(self) -> tuple[str, ...]:
         """By which it can be reached, the preferred one first."""
         return self.ways or ((self.protocol,) if self.protocol else ())
+
+    @property
+    def open_ways(self) -> tuple[str, ...]:
+        """All of them, where none is."""
+        if not self.closed:  # as almost always
+            return self.all_ways
+        return tuple(way for way in self.all_ways if way not in self.closed) or self.all_ways
 
 
 class BreakerRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

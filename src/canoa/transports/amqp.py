@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from canoa.broker.port import Broker, Message
     from canoa.store.routed_port import NodeRow
-    from canoa.transports.port import NodeTransport, OnSent
+    from canoa.transports.port import NodeTransport, OnSent, SeenTransport
 
 
 class AmqpTransport:
@@ -64,7 +64,7 @@ class AmqpTransport:
 
 
 class TopicTransport:
-    """To a device that subscribed through the broker's MQTT plugin."""
+    """To a device that subscribed through the broker's MQTT plugin. Its queue has a name of the plugin's own."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -82,10 +82,6 @@ class TopicTransport:
             publication = Publication(message=message, key=key, exchange=topology.AMQ_TOPIC)
             post(self._broker, publication, partial(on_sent, range(place, place + 1)), later=True)
 
-    async def listeners(self, node: NodeRow) -> int | None:
-        """Its queue has a name of the plugin's own."""
-        return None
 
-
-_amqp: type[NodeTransport] = AmqpTransport
+_amqp: type[SeenTransport] = AmqpTransport
 _topic: type[NodeTransport] = TopicTransport

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Message, PublishOutcome
     from canoa.store.routed_port import NodeRow
     from canoa.transports.calling import Caller
-    from canoa.transports.port import NodeTransport, OnSent
+    from canoa.transports.port import OnSent, SeenTransport
     from canoa.vocabulary import NodeId
 
 PATH: Final = "/sapparchi/messages"
@@ -160,4 +160,4 @@ def _outcome_of(status: int, url: str, said: bytes) -> PublishOutcome:
     return WrongUse(f"{url} refused the message (status {status}): {words}")
 
 
-_port: type[NodeTransport] = HttpTransport
+_port: type[SeenTransport] = HttpTransport

@@ -78,7 +78,7 @@ class MqttTransport:
 
     def post(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent) -> None:
         topics = node_topics(node.node_id)
-        if node.takes_bundles:
+        if node.takes_bundles and self._speaking.tells_headers:  # or nobody could tell it from a message
             self._post_bundled(topics[1], messages, on_sent)
             return
         for place, message in enumerate(messages):
@@ -94,10 +94,6 @@ class MqttTransport:
     def tell(self, name: str, message: Message) -> None:
         """To all devices: a heartbeat, a welcome."""
         self._speaking.post(spellings(name), message, _ignored, qos=0)
-
-    async def listeners(self, node: NodeRow) -> int | None:
-        """The broker tells nobody."""
-        return None
 
 
 def _marked(take: OnDelivery, delivery: Delivery) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,5 +31,10 @@ class NodeTransport(Protocol):
         """Send now, hear later: `on_sent` is called from the event loop, never from inside `post`. Messages that the
         node may get as one (`takes_bundles`) may leave as one."""
 
+
+@runtime_checkable
+class SeenTransport(NodeTransport, Protocol):
+    """One where anybody can look who is there. At a topic, nobody can."""
+
     async def listeners(self, node: NodeRow) -> int | None:
-        """How many take what is sent there; None: nothing is there that would keep it, or nobody can say."""
+        """How many take what is sent there; None: nothing is there that would keep it."""

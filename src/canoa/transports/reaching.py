@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from canoa.errors import CanoaError, Unroutable, WrongUse
 from canoa.logs import get_logger
 from canoa.store.routed_port import NodeRow
 from canoa.transports.compressing import PLAIN, Compressing
+from canoa.transports.port import SeenTransport
+from canoa.transports.under_way import UnderWay
 from canoa.transports.ways import Closed
-from canoa.vocabulary import Layer
+from canoa.vocabulary import AMQP, MQTT, MQTT_LINK, Layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from canoa.vocabulary import NodeId
 
 log = get_logger(__name__)
+
+KEEPING: Final = frozenset({AMQP, MQTT, MQTT_LINK})
+"""Ways on which a broker may have a message that the node has not."""
 
 
 class Meter(Protocol):
@@ -43,6 +48,7 @@ class _Trial(NamedTuple):
     on_sent: OnSent
     way: str
     left: tuple[str, ...]
+    is_work: bool
 
 
 class Reaching:
@@ -63,44 +69,71 @@ class Reaching:
         self._loop = asyncio.get_running_loop()
         self._closed = Closed()
         self._moved: dict[NodeId, str] = {}  # those that are not reached by their preferred way just now
+        self.under_way = UnderWay()
 
     def speak(self, way: str, transport: NodeTransport) -> None:
         """From now on by this way, too."""
         self._by_way[way] = transport
 
     def ways(self, node: NodeRow) -> tuple[str, ...]:
-        """Those that this manager speaks, and may use to it, the preferred one first."""
-        by_way = self._by_way
-        return tuple(way for way in node.all_ways if way in by_way and by_way[way].may_reach(node))
+        """Those that are open, that this manager speaks and may use to it, the preferred one first."""
+        return self._usable(node, node.open_ways)
 
-    def post(self, node_id: NodeId, messages: Sequence[Message], on_sent: OnSent) -> None:
-        """As `NodeTransport.post`. What one way does not take goes by the next; the last one's outcome is told."""
+    def _usable(self, node: NodeRow, ways: tuple[str, ...]) -> tuple[str, ...]:
+        by_way = self._by_way
+        return tuple(way for way in ways if way in by_way and by_way[way].may_reach(node))
+
+    def way(self, node: NodeRow) -> str:
+        """The one in use: by which a message would go now. Empty: by none."""
+        return self._closed.first(node.node_id, self.ways(node), self._loop.time(), is_up=self.is_up) or ""
+
+    def is_up(self, way: str) -> bool:
+        return way in self._by_way and self._by_way[way].is_up
+
+    def post(self, node_id: NodeId, messages: Sequence[Message], on_sent: OnSent, *, is_work: bool = False) -> None:
+        """As `NodeTransport.post`. What one way does not take goes by the next; the last one's outcome is told.
+        `is_work`: each has an id of its own, and is to be sent again should the broker that keeps it be gone."""
         node = self._row(node_id) or _stranger(node_id)
         ways = self.ways(node)
         if not ways:
             unheard = Unroutable(f"node {node_id!r:.80} listens where this manager does not speak, or may not call")
             self._loop.call_soon(on_sent, range(len(messages)), unheard)
-        elif len(ways) == 1:
+        elif not node.ways:
             self._post(node, ways[0], messages, on_sent)
         else:
-            self._try(node, messages, on_sent, ways)
+            self._try(node, messages, on_sent, ways, is_work=is_work)
 
-    async def listeners(self, node_id: NodeId) -> int | None:
-        """How many take what is sent to it, by the first way where there is anybody; else as the first says that can
-        say something. Raises what is wrong with it where none can."""
+    # --- Looking ------------------------------------------------------------------------------------------
+
+    def can_be_seen(self, node: NodeRow) -> bool:
+        """By one of its ways at least."""
+        return any(isinstance(self._by_way.get(way), SeenTransport) for way in node.all_ways)
+
+    def may_be_hidden(self, node: NodeRow) -> bool:
+        """It may be there by a way at which nobody can look."""
+        return any(self.is_up(way) and not isinstance(self._by_way[way], SeenTransport) for way in self.ways(node))
+
+    def may_be_besides(self, node: NodeRow, way: str, seen: Mapping[str, int | None]) -> bool:
+        """By another way than this, as far as `seen` shows."""
+        return self.may_be_hidden(node) or any(count for each, count in seen.items() if each != way)
+
+    async def seen(self, node_id: NodeId) -> dict[str, int | None]:
+        """How many take what is sent to it, by each open way where one can look. Raises what is wrong where none can
+        be looked at now."""
         node = self._row(node_id) or _stranger(node_id)
-        found: list[int | None] = []
+        ways = {way: each for way in self.ways(node) if isinstance(each := self._by_way[way], SeenTransport)}
+        found: dict[str, int | None] = {}
         trouble: CanoaError | None = None
-        for way in self.ways(node):
+        for way, transport in ({way: each for way, each in ways.items() if each.is_up} or ways).items():
             try:
-                found.append(await self._by_way[way].listeners(node))
+                found[way] = await transport.listeners(node)
             except CanoaError as exc:
                 trouble = exc
-            if found and found[-1]:
-                return found[-1]
         if trouble is not None and not found:
             raise trouble
-        return found[0] if found else None
+        return found
+
+    # --- Sending ------------------------------------------------------------------------------------------
 
     def forget(self, node_id: NodeId) -> None:
         self._closed.forget(node_id)
@@ -118,14 +151,19 @@ class Reaching:
 
         self._by_way[way].post(node, packed, on_counted)
 
-    def _try(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent, ways: tuple[str, ...]) -> None:
-        way = self._closed.first(node.node_id, ways, self._loop.time(), is_up=self._is_up)
+    def _try(
+        self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent, ways: tuple[str, ...], *, is_work: bool
+    ) -> None:
+        now_s = self._loop.time()
+        way = self._closed.first(node.node_id, ways, now_s, is_up=self.is_up)
         assert way is not None
-        trial = _Trial(node, messages, on_sent, way, tuple(each for each in ways if each != way))
+        if is_work and way in KEEPING:  # before it is sent: the answer may come sooner than the broker's word
+            self.under_way.put(node.node_id, way, messages, now_s)
+        elif is_work and self.under_way:
+            self.under_way.drop([each.message_id or "" for each in messages])
+        left = tuple(each for each in ways if each != way)
+        trial = _Trial(node, messages, on_sent, way, left, is_work)
         self._post(node, way, messages, partial(self._on_sent, trial))
-
-    def _is_up(self, way: str) -> bool:
-        return self._by_way[way].is_up
 
     def _on_sent(self, trial: _Trial, places: range, outcome: PublishOutcome) -> None:
         node_id = trial.node.node_id
@@ -139,13 +177,14 @@ class Reaching:
             return
         log.debug("way_failed", node_id=node_id, way=trial.way, reason=str(outcome))
         parts = trial.messages[places.start : places.stop]
-        self._try(trial.node, parts, partial(_told_at, trial.on_sent, places.start), trial.left)
+        told = partial(_told_at, trial.on_sent, places.start)
+        self._try(trial.node, parts, told, trial.left, is_work=trial.is_work)
 
     def _worked(self, trial: _Trial) -> None:
         node_id, way = trial.node.node_id, trial.way
         if self._closed:
             self._closed.worked(node_id, way)
-        preferred = self.ways(trial.node)[0]
+        preferred = self._usable(trial.node, trial.node.all_ways)[0]
         before = self._moved.get(node_id, preferred)
         if way == before:
             return

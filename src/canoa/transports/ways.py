@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from canoa.vocabulary import AMQP, HTTP, MQTT, MQTT_LINK, Layer
+from canoa.vocabulary import AMQP, HTTP, MQTT, MQTT_LINK, MQTT_UNHEARD, Layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from canoa.vocabulary import NodeId
 
 ORDER: Final[dict[Layer, tuple[str, ...]]] = {
-    Layer.CLOUD: (AMQP, MQTT, MQTT_LINK, HTTP),
-    Layer.FOG: (AMQP, MQTT, MQTT_LINK, HTTP),
-    Layer.EDGE: (MQTT, MQTT_LINK, HTTP, AMQP),  # a device has no AMQP, as published; one of ours may
+    Layer.CLOUD: (AMQP, MQTT, MQTT_LINK, MQTT_UNHEARD, HTTP),
+    Layer.FOG: (AMQP, MQTT, MQTT_LINK, MQTT_UNHEARD, HTTP),
+    Layer.EDGE: (MQTT, MQTT_LINK, MQTT_UNHEARD, HTTP, AMQP),  # a device has no AMQP, as published; one of ours may
 }
 
 AGAIN_AFTER_S: Final = 2.0

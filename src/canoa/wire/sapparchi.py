@@ -48,7 +48,8 @@ GRACE: Final = "canoa-grace"  # seconds that it may be cut off before it is dead
 ENCODINGS: Final = "canoa-encodings"  # by comma: content encodings that it reads, such as gzip,zstd
 LINK_BUDGET: Final = "canoa-link-budget"  # what may travel to and from it, such as 10MB/day
 
-WAYS: Final = "canoa-ways"  # by which it can be reached, by comma: AMQP,HTTP
+WAYS: Final = "canoa-ways"  # by which it can be reached, by comma: AMQP,MQTT,HTTP
+CLOSED: Final = "canoa-closed"  # those of them that are closed just now; of a farewell: those that it is about
 
 BY_MQTT: Final = "x-mqtt-publish-qos"  # RabbitMQ's own, of what was published over MQTT
 BY_MQTT_LINK: Final = "canoa-by-mqtt"  # of what came by a manager's own link to an MQTT broker

@@ -67,7 +67,7 @@ async def test_a_node_whose_endpoint_is_refused_is_reached_by_its_queue_and_the_
         assert row.all_ways == (HTTP, AMQP)
         assert manager.reaching.ways(row) == (AMQP,)
         assert await posted(manager) is None
-        assert await manager.reaching.listeners(GW) == 1
+        assert await manager.reaching.seen(GW) == {AMQP: 1}
 
     assert came == []
     assert chosen(manager) == GW

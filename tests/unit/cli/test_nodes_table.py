@@ -67,6 +67,17 @@ def test_a_wide_row_says_all() -> None:
     }
 
 
+def test_of_several_ways_the_one_in_use_is_named() -> None:
+    several = replace(NODE, protocol="AMQP+MQTT+HTTP", way="MQTT")
+
+    refused = replace(several, protocol="AMQP+MQTT", endpoint_refused="it is not allowed")
+
+    assert "AMQP+MQTT+HTTP (MQTT)" in wide_row(several, NOW)
+    assert "AMQP+MQTT+HTTP" in wide_row(replace(several, way="", state="left"), NOW)
+    assert "AMQP+MQTT (MQTT, HTTP refused)" in wide_row(refused, NOW)
+    assert "AMQP" in wide_row(replace(NODE, way="AMQP"), NOW)
+
+
 def test_an_action_that_is_down_is_named_beside_the_node() -> None:
     ill = replace(NODE, health="WARNING", action_health={"continuum.fetch": "DOWN"})
 

@@ -1,10 +1,10 @@
-"""What a registration says is checked before it is believed, and an id belongs to one node at a time."""
+"""What a registration says is checked before it is believed."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,28 +12,16 @@ from hypothesis import strategies as st
 from tests.unit.manager.words import PRICE, RESIZE, claimed, registration
 
 from canoa.broker.port import Message
-from canoa.manager.claims import Ages, Claim, Reason, Refused, is_doubtful, may_have, may_leave, read_claim
+from canoa.manager.claims import Claim, Reason, Refused, read_claim
 from canoa.vocabulary import Layer
 from canoa.wire import sapparchi
 from canoa.wire.sapparchi import ActionLimits
-
-if TYPE_CHECKING:
-    from canoa.store.routed_port import NodeRow
-
-LIVELY_S = 10.0
-SILENCE_S = 150.0
 
 
 def refusal(message: Message) -> Reason:
     refused = read_claim(message)
     assert isinstance(refused, Refused)
     return refused.reason
-
-
-def doubtful(
-    known: NodeRow | None, claim: NodeRow, *, heard_s: float = LIVELY_S, registered_s: float = LIVELY_S
-) -> bool:
-    return is_doubtful(known, claim, ages=Ages(heard_s, registered_s), silence_s=SILENCE_S)
 
 
 def test_a_published_registration_is_believed_as_it_is() -> None:
@@ -111,6 +99,37 @@ def test_a_node_is_reached_where_it_spoke(name: Any, headers: dict[str, Any], pr
 
     assert isinstance(claim, Claim)
     assert claim.row.protocol == protocol
+
+
+@pytest.mark.parametrize(
+    ("by", "ways"),
+    [
+        ({}, ("AMQP", "MQTT-UNHEARD", "HTTP")),
+        ({sapparchi.BY_MQTT: 1}, ("AMQP", "MQTT", "HTTP")),
+        ({sapparchi.BY_MQTT_LINK: True}, ("AMQP", "MQTT-LINK", "HTTP")),
+        ({sapparchi.BY_HTTP: True}, ("AMQP", "MQTT-UNHEARD", "HTTP")),
+    ],
+)
+def test_a_node_says_which_ways_it_has_and_where_its_topic_is_shows_by_where_it_spoke(
+    by: dict[str, Any], ways: tuple[str, ...]
+) -> None:
+    row = claimed(headers={sapparchi.WAYS: "HTTP, MQTT,AMQP,PIGEON"} | by)
+
+    assert (row.all_ways, row.closed, row.protocol) == (ways, (), "AMQP")
+
+
+@pytest.mark.parametrize(("layer", "protocol"), [("FOG", "MQTT"), ("CLOUD", "MQTT"), ("EDGE", "MQTT")])
+def test_the_preferred_way_is_the_first_of_its_layer_that_is_open(layer: str, protocol: str) -> None:
+    headers = {sapparchi.WAYS: "AMQP,MQTT,HTTP", sapparchi.CLOSED: "AMQP", sapparchi.BY_MQTT: 1}
+
+    assert claimed(layer=layer, headers=headers).protocol == protocol
+    assert claimed(layer=layer, headers=headers | {sapparchi.CLOSED: "AMQP,MQTT"}).protocol == "HTTP"
+
+
+def test_a_topic_that_was_not_heard_is_not_preferred() -> None:
+    row = claimed(layer="EDGE", headers={sapparchi.WAYS: "MQTT,HTTP", sapparchi.BY_HTTP: True})
+
+    assert (row.all_ways, row.protocol) == (("MQTT-UNHEARD", "HTTP"), "HTTP")
 
 
 def test_headers_say_site_instance_limits_labels_and_load() -> None:
@@ -200,6 +219,7 @@ def test_a_fingerprint_changes_with_what_counts_and_with_nothing_else() -> None:
     assert claimed(actions=urns[:1]).fingerprint != first
     assert claimed(actions=urns, endpoint="http://127.0.0.8").fingerprint != first
     assert claimed(actions=urns, instance="i2").fingerprint != first
+    assert claimed(actions=urns, headers={sapparchi.CLOSED: "AMQP"}).fingerprint != first
 
 
 def test_a_node_says_which_encodings_it_reads_and_others_are_left_out() -> None:
@@ -216,65 +236,3 @@ def test_a_node_says_its_link_budget_and_nonsense_is_none(said: Any, kept: str) 
 
     assert row.link_budget == kept
     assert (row.fingerprint == claimed().fingerprint) == (not kept)
-
-
-# --- One id, two nodes ---------------------------------------------------------------------------------
-
-
-def test_nobody_doubts_a_new_id_or_the_same_instance_again() -> None:
-    assert not doubtful(None, claimed())
-    assert not doubtful(claimed(instance="i1"), claimed(instance="i1", endpoint="http://elsewhere"))
-
-
-def test_a_worker_killed_and_started_again_gets_in_at_once() -> None:
-    old, new = claimed(instance="i1"), claimed(instance="i2")
-
-    assert doubtful(old, new)
-    assert may_have(old, new, 1)
-
-
-def test_a_second_live_worker_under_an_id_is_kept_out() -> None:
-    assert not may_have(claimed(instance="i1"), claimed(instance="i2"), 2)
-
-
-def test_a_successor_of_one_that_left_or_is_silent_gets_in() -> None:
-    old, new = claimed(instance="i1"), claimed(instance="i2")
-
-    assert not doubtful(claimed(instance="i1", actions=[]), new)
-    assert not doubtful(old, new, heard_s=SILENCE_S + 1)
-
-
-def test_a_foreign_node_that_starts_again_on_its_host_gets_in_at_once() -> None:
-    assert not doubtful(claimed(endpoint="http://127.0.0.7:80"), claimed(endpoint="http://127.0.0.7:9000"))
-
-
-def test_a_foreign_node_with_a_new_address_gets_in_before_it_would_be_silent() -> None:
-    old, new = claimed(endpoint="http://127.0.0.7"), claimed(endpoint="http://127.0.0.8")
-
-    assert doubtful(old, new, registered_s=99.0)
-    assert not doubtful(old, new, registered_s=101.0)
-
-
-@pytest.mark.parametrize("consumers", [None, 1, 2])
-def test_a_second_foreign_endpoint_is_kept_out_while_the_first_lives(consumers: int | None) -> None:
-    assert not may_have(claimed(endpoint="http://127.0.0.7"), claimed(endpoint="http://127.0.0.8"), consumers)
-
-
-def test_a_foreign_node_gets_a_workers_id_only_when_nobody_listens_for_that() -> None:
-    worker, foreign = claimed(instance="i1"), claimed()
-
-    assert doubtful(worker, foreign)
-    assert [may_have(worker, foreign, consumers) for consumers in (2, 1, 0, None)] == [False, False, True, True]
-
-
-def test_a_worker_does_not_take_the_id_of_a_foreign_node_that_lives() -> None:
-    foreign, worker = claimed(), claimed(instance="i1")
-
-    assert doubtful(foreign, worker)
-    assert not any(may_have(foreign, worker, consumers) for consumers in (2, 1, None))
-
-
-def test_the_late_farewell_of_an_earlier_instance_is_not_the_present_ones() -> None:
-    assert may_leave(claimed(instance="i1"), claimed(instance="i1", actions=[]))
-    assert not may_leave(claimed(instance="i2"), claimed(instance="i1", actions=[]))
-    assert not may_leave(claimed(endpoint="http://127.0.0.7"), claimed(endpoint="http://127.0.0.8", actions=[]))

@@ -143,6 +143,28 @@ def test_a_node_whose_link_budget_is_used_up_is_shown_with_what_travelled_and_no
     assert [each.nodes for each in showing.catalogue(rows, found)] == [["b"]]
 
 
+def test_a_node_is_shown_with_all_its_ways_the_one_in_use_and_those_that_are_closed() -> None:
+    row = msgspec.structs.replace(node("a"), ways=("AMQP", "MQTT-LINK", "HTTP"), closed=("AMQP",), protocol="MQTT-LINK")
+    unheard = msgspec.structs.replace(node("b"), ways=("AMQP", "MQTT-UNHEARD"))
+
+    found = showing.nodes(
+        [row, unheard, node("c", left=True)],
+        (),
+        {},
+        now_ms=NOW_MS,
+        settings=SETTINGS,
+        silent_after_s=150,
+        max_queued=100,
+        way=lambda row: row.protocol,
+    )
+
+    assert [(each.protocol, each.way, each.closed) for each in found] == [
+        ("AMQP+MQTT+HTTP", "MQTT", ["AMQP"]),
+        ("AMQP", "AMQP", []),
+        ("AMQP", "", []),
+    ]
+
+
 def test_a_node_without_queue_and_address_is_shown_and_nobody_counts_on_it() -> None:
     row = msgspec.structs.replace(node("in the cellar"), protocol="")
 

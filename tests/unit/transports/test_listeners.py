@@ -54,36 +54,36 @@ async def broker(*, is_away: bool = False) -> AsyncIterator[MemoryBroker]:
     await made.aclose()
 
 
-async def listeners(broker: MemoryBroker, endpoint: str, *ways: str) -> int | None:
+async def seen(broker: MemoryBroker, endpoint: str, *ways: str) -> dict[str, int | None]:
     row = node(GW, endpoint=endpoint, ways=ways, protocol=ways[0])
     caller = Caller(parse_endpoints("node_endpoints", DEFAULT))
     by_way: dict[str, NodeTransport] = {AMQP: AmqpTransport(broker), HTTP: HttpTransport(caller)}
     try:
-        return await Reaching(by_way, row=lambda _: row).listeners(GW)
+        return await Reaching(by_way, row=lambda _: row).seen(GW)
     finally:
         await caller.aclose()
 
 
 async def test_while_the_broker_is_away_the_address_is_asked() -> None:
     async with page() as url, broker(is_away=True) as away:
-        assert await listeners(away, url, AMQP, HTTP) == 1
+        assert await seen(away, url, AMQP, HTTP) == {HTTP: 1}
 
 
 async def test_while_the_broker_is_away_an_address_where_nobody_is_says_so() -> None:
     async with page() as url:
         pass
     async with broker(is_away=True) as away:
-        assert await listeners(away, url, AMQP, HTTP) == 0
+        assert await seen(away, url, AMQP, HTTP) == {HTTP: 0}
 
 
 async def test_while_the_broker_is_away_nothing_is_known_of_who_has_only_a_queue() -> None:
     async with broker(is_away=True) as away:
         with pytest.raises(BrokerUnreachable):
-            await listeners(away, "", AMQP)
+            await seen(away, "", AMQP)
 
 
-async def test_where_nobody_listens_on_the_queue_the_address_is_asked_and_else_the_queue_counts() -> None:
+async def test_queue_and_address_are_asked_each_for_itself() -> None:
     async with page() as url, broker() as there:
-        assert await listeners(there, url, AMQP, HTTP) == 1
+        assert await seen(there, url, AMQP, HTTP) == {AMQP: None, HTTP: 1}
         await there.declare(*topology.node_queue(GW))
-        assert await listeners(there, "http://127.0.0.1:9", AMQP, HTTP) == 0
+        assert await seen(there, "http://127.0.0.1:9", AMQP, HTTP) == {AMQP: 0, HTTP: 0}

@@ -1,0 +1,84 @@
+"""Work that a broker keeps for a node which it no longer reaches goes to that node by its next way.
+
+The same messages, with the ids they had: a node that got one by both ways runs it once. Whether it is still out, the
+store says: other managers hear answers, too. A way closes by the node's word, or with this manager's own link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from canoa.errors import CanoaError
+from canoa.logs import get_logger
+from canoa.transports.reaching import KEEPING
+from canoa.transports.under_way import MAX_MESSAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from canoa.broker.port import Message, PublishOutcome
+    from canoa.store.routed_port import NodeRow, RoutedStore
+    from canoa.transports.reaching import Reaching
+    from canoa.transports.under_way import Place
+    from canoa.vocabulary import NodeId
+
+log = get_logger(__name__)
+
+LOOK_EVERY_S: Final = 0.5
+PATIENCE_S: Final = 2.0
+"""A link that is merely cut is back within this, mostly, and its broker still has everything."""
+AGAIN_AFTER_S: Final = 2.0
+"""Where the next way did not take it, either."""
+
+
+class Stranded:
+    """`rows`: what is known of nodes. Belongs to the event loop."""
+
+    def __init__(self, reaching: Reaching, store: RoutedStore, rows: Mapping[NodeId, NodeRow]) -> None:
+        self._reaching = reaching
+        self._store = store
+        self._rows = rows
+        self._loop = asyncio.get_running_loop()
+        self._up_s: dict[str, float] = {}  # when each way was last seen up, by the loop's clock
+        self._not_before_s: dict[Place, float] = {}
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                await self.look()
+            except CanoaError as exc:
+                log.warning("stranded_work_waits", reason=str(exc))
+
+    async def look(self) -> None:
+        now_s = self._loop.time()
+        self._up_s |= {way: now_s for way in KEEPING if self._reaching.is_up(way)}
+        self._not_before_s = {place: at_s for place, at_s in self._not_before_s.items() if at_s > now_s}
+        for place in self._reaching.under_way.places():
+            if place not in self._not_before_s and self._is_stranded(place, now_s):
+                await self._send_again(place)
+
+    def _is_stranded(self, place: Place, now_s: float) -> bool:
+        """There is another way by now."""
+        row = self._rows.get(place.node_id)
+        if row is None or self._reaching.way(row) in ("", place.way):
+            return False
+        is_down = now_s - self._up_s.setdefault(place.way, now_s) >= PATIENCE_S
+        return is_down or place.way not in row.open_ways
+
+    async def _send_again(self, place: Place) -> None:
+        kept = self._reaching.under_way.at(place)
+        out = frozenset(await self._store.sent_steps(place.node_id, limit=MAX_MESSAGES))
+        self._reaching.under_way.drop(kept.keys() - out)
+        messages = [message for request_id, message in kept.items() if request_id in out]
+        if messages:
+            log.warning("work_sent_again", node_id=place.node_id, way=place.way, steps=len(messages))
+            self._reaching.post(place.node_id, messages, partial(self._on_sent, place, messages), is_work=True)
+
+    def _on_sent(self, place: Place, messages: Sequence[Message], places: range, outcome: PublishOutcome) -> None:
+        if outcome is not None:
+            now_s = self._loop.time()
+            self._not_before_s[place] = now_s + AGAIN_AFTER_S
+            self._reaching.under_way.put(*place, messages[places.start : places.stop], now_s)
