@@ -58,3 +58,12 @@ async def where(ctx: Context, *, seconds: float = 0.0) -> str:
     """At the edge, while there is room."""
     await asyncio.sleep(seconds)
     return ctx.node_id
+
+
+@app.action(timeout=20, retry=3)
+async def noted(number: int, folder: str, *, seconds: float = 0.0) -> int:
+    """Doubles it, and notes each run in a file."""
+    with (Path(folder) / "noted").open("a") as runs:
+        runs.write(f"{number}\n")
+    await asyncio.sleep(seconds)
+    return 2 * number

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.acceptance.kept_depot import Rabbit
-from tests.acceptance.plant import WITHIN_S, Plant, until_true
+from tests.acceptance.plant import WITHIN_S, Plant, counted, until_true
 from tests.acceptance.shell import ROOT
 
 from canoa.action import Options
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from canoa.client.handle import Handle
+    from canoa.testing.pytest_plugin import ProxyFactory
 
 SCRIPT = ROOT / "examples" / "mqtt_node.sh"
 ROUTED = Options(dispatch="routed")
@@ -40,6 +41,12 @@ class Town(NamedTuple):
     login: list[str]
     env: dict[str, str]
     mosquitto: MosquittoNode | None = None
+
+    @property
+    def mqtt_url(self) -> str:
+        host, port = self.login[1], self.login[3]
+        login = f"{quote(self.login[5], safe='')}:guest@" if len(self.login) > 4 else ""
+        return f"mqtt://{login}{host}:{port}"
 
     @contextmanager
     def device(self, name: str) -> Iterator[None]:
@@ -125,9 +132,7 @@ async def test_a_worker_joins_over_mqtt_alone_answers_and_its_last_will_says_tha
 ) -> None:
     async with Plant(tmp_path, town.rabbit) as plant:
         await plant.manager(**town.env)
-        host, port = town.login[1], town.login[3]
-        login = f"{quote(town.login[5], safe='')}:guest@" if len(town.login) > 4 else ""
-        by_mqtt = ["--mqtt", f"mqtt://{login}{host}:{port}", "--layer", "edge"]
+        by_mqtt = ["--mqtt", town.mqtt_url, "--layer", "edge"]
         worker = await plant.node("gw-9", *by_mqtt, CANOA_BROKER="memory://")
         row = (await plant.nodes())["gw-9"]
         assert (row.layer, row.protocol[:4]) == (Layer.EDGE, "MQTT")
@@ -142,6 +147,34 @@ async def test_a_worker_joins_over_mqtt_alone_answers_and_its_last_will_says_tha
 
         worker.kill()
         await until_true(lambda: has_left(plant, "gw-9"))
+
+
+async def test_a_worker_joins_by_its_broker_and_over_mqtt_as_one_node_and_is_reached_by_either(
+    tmp_path: Path, town: Town, tcp_proxy: ProxyFactory
+) -> None:
+    async with Plant(tmp_path, town.rabbit) as plant:
+        manager = await plant.manager(**town.env)
+        proxy = await tcp_proxy(town.rabbit.url)
+        worker = await plant.node("gw-8", "--mqtt", town.mqtt_url, CANOA_BROKER=proxy.via(town.rabbit.url))
+        topic = "MQTT-LINK" if town.mosquitto is not None else "MQTT"
+        await until_true(lambda: has_ways(plant, "gw-8", ("AMQP", topic), closed=()))
+
+        proxy.cut()
+        [handle] = await plant.submit(1)
+        assert await handle.result(15) == 0  # less than its time limit
+        await until_true(lambda: has_ways(plant, "gw-8", ("AMQP", topic), closed=("AMQP",)))
+        proxy.restore()
+        await until_true(lambda: has_ways(plant, "gw-8", ("AMQP", topic), closed=()))
+
+        assert await counted(manager, "canoa_registrations_refused_total") == 0
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0
+        await until_true(lambda: has_left(plant, "gw-8"))
+
+
+async def has_ways(plant: Plant, name: str, ways: tuple[str, ...], *, closed: tuple[str, ...]) -> bool:
+    row = (await plant.nodes()).get(name)
+    return row is not None and (row.all_ways, row.closed) == (ways, closed)
 
 
 async def has_left(plant: Plant, name: str) -> bool:

@@ -53,8 +53,8 @@ ManagerUrl = Annotated[
     str,
     typer.Option(
         "--manager",
-        help="http://host:8420 of a manager (several by comma): joins it over HTTP, also without a broker. "
-        "Otherwise CANOA_MANAGER_URL.",
+        help="http://host:8420 of a manager (several by comma): joins it over HTTP where there is no broker, or with "
+        "--http. Otherwise CANOA_MANAGER_URL.",
         metavar="URL",
     ),
 ]
@@ -62,7 +62,8 @@ MqttUrl = Annotated[
     str,
     typer.Option(
         "--mqtt",
-        help="mqtt://user:password@host:1883: joins by topics, also without another broker. Otherwise CANOA_MQTT.",
+        help="mqtt://user:password@host:1883: joins by topics, besides other ways or alone. Without broker, otherwise "
+        "CANOA_MQTT.",
         metavar="URL",
     ),
 ]
@@ -70,7 +71,7 @@ HttpPlace = Annotated[
     str,
     typer.Option(
         "--http",
-        help="Take messages of managers over HTTP at host:port, besides the broker. Otherwise CANOA_HTTP.",
+        help="Take messages over HTTP at host:port, besides other ways; needs --manager. Otherwise CANOA_HTTP.",
         metavar="HOST:PORT",
     ),
 ]
@@ -116,7 +117,11 @@ def worker(
     log_format: LogFormat = logs.Format.AUTO,
     as_json: AsJsonLogs = False,
 ) -> None:
-    """Run the actions of an app until SIGTERM or Ctrl-C, then drain."""
+    """Run the actions of an app until SIGTERM or Ctrl-C, then drain.
+
+    It joins by every way that it is given, as one node: --broker, --mqtt, --http. Managers use them in the order of its
+    layer, go on by the next one when one fails, and come back.
+    """
     logs.set_up(log_level, logs.Format.JSON if as_json else log_format)
     with output.errors_explained():
         if follow_code:

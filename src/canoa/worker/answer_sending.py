@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from canoa.worker.absorbing import InHand, Requests
     from canoa.worker.answer_way import AnyWay
     from canoa.worker.outbox_writer import OutboxWriter
+    from canoa.worker.recent import Recent
     from canoa.worker.settling import Settler
 
 log = get_logger(__name__)
@@ -45,7 +46,7 @@ loses more work to a power cut."""
 
 class AnswerSender:
     """`broker`: the settler's own. `way`: by which answers travel; uplinks put together by themselves what may go
-    together. `always`: see above."""
+    together. `always`: see above. `recent`: remembers what was told."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class AnswerSender:
         way: AnyWay,
         outbox: OutboxWriter | None,
         always: bool,
+        recent: Recent | None,
         compression: CompressionRule | None,
     ) -> None:
         self._broker = broker
@@ -63,6 +65,7 @@ class AnswerSender:
         self._requests = requests
         self._outbox = outbox
         self._always = always
+        self._recent = recent
         self._compression = compression
         self._way = way
         self._forwarder = None if outbox is None else Forwarder(outbox, self._way, on_sent=self._on_free)
@@ -170,6 +173,9 @@ class AnswerSender:
 
     def _told(self, owed: InHand) -> None:
         owed.is_told = True
+        if self._recent is not None and owed.is_work:
+            answer = _answer(owed)
+            self._recent.put(owed.asked, answer, is_ok=answer.headers[sapparchi.STATUS] == Outcome.OK)
         if owed.row is not None and self._forwarder is not None:
             self._forwarder.sent(owed.row)
         self._end(owed, is_answered=owed.is_work)

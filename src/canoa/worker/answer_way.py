@@ -1,4 +1,4 @@
-"""The ways by which a node's answers travel: over the worker's broker, or by an uplink (HTTP, MQTT).
+"""The ways by which a node's answers travel: over the worker's broker, or by an uplink (MQTT, HTTP).
 
 Answers are messages as published, whatever the way.
 """
@@ -6,10 +6,12 @@ Answers are messages as published, whatever the way.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from canoa.broker import topology
 from canoa.broker.port import Publication
+from canoa.broker.posting import is_hopeless
 from canoa.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 
 class AnswerWay(Protocol):
+    @property
+    def is_open(self) -> bool:
+        """What is sent now leaves now, as far as anybody knows."""
+
     def send(self, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
         """Send now, hear later: `on_outcome` is called exactly once, from the event loop, never from inside `send`.
 
@@ -33,6 +39,10 @@ class BrokerWay:
         self._broker = broker
         self._loop = asyncio.get_running_loop()
 
+    @property
+    def is_open(self) -> bool:
+        return self._broker.is_linked
+
     def send(self, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
         publication = Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.STEP_RESULTS)
         try:
@@ -42,33 +52,51 @@ class BrokerWay:
 
 
 class AnyWay:
-    """Over the worker's broker while there is a link, and over an uplink else, if there is one. `has_broker`: managers
-    are on it; a worker that joins by uplinks alone has one of its own, where nobody listens."""
+    """`ways`: the preferred one first. What one does not take goes by the next that is open."""
 
-    def __init__(self, broker: Broker, uplinks: Sequence[AnswerWay] = (), *, has_broker: bool = True) -> None:
-        self._broker = broker
-        self._by_broker = BrokerWay(broker)
-        self._uplinks = uplinks
-        self._has_broker = has_broker
+    def __init__(self, ways: Sequence[AnswerWay]) -> None:
+        self._ways = ways
 
     @property
     def is_the_broker(self) -> bool:
-        return not self._uplinks or (self._has_broker and self._broker.is_linked)
+        """By which a message would go now."""
+        return isinstance(self._ways[0], BrokerWay) and (len(self._ways) == 1 or self._ways[0].is_open)
+
+    @property
+    def is_open(self) -> bool:
+        return any(way.is_open for way in self._ways)
 
     def send(self, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
-        if self.is_the_broker:
-            self._by_broker.send(message, on_outcome)
+        if len(self._ways) == 1:
+            self._ways[0].send(message, on_outcome)
+            return
+        # Where none is open: over the last one, which says so at once. A broker lets one wait for its link.
+        ways = [way for way in self._ways if way.is_open] or self._ways[-1:]
+        self._try(message, on_outcome, ways, None)
+
+    def _try(
+        self,
+        message: Message,
+        on_outcome: Callable[[PublishOutcome], None],
+        ways: Sequence[AnswerWay],
+        trouble: PublishOutcome,
+    ) -> None:
+        ways[0].send(message, partial(self._on_sent, message, on_outcome, ways[1:], trouble))
+
+    def _on_sent(
+        self,
+        message: Message,
+        on_outcome: Callable[[PublishOutcome], None],
+        left: Sequence[AnswerWay],
+        trouble: PublishOutcome,
+        outcome: PublishOutcome,
+    ) -> None:
+        """What may pass on one of them is worth another try, whatever the others say."""
+        told = outcome if outcome is None or trouble is None or is_hopeless(trouble) else trouble
+        if told is None or not left:
+            on_outcome(told)
         else:
-            self._try(message, on_outcome, 0)
-
-    def _try(self, message: Message, on_outcome: Callable[[PublishOutcome], None], nth: int) -> None:
-        def on_sent(outcome: PublishOutcome) -> None:
-            if outcome is None or nth + 1 >= len(self._uplinks):
-                on_outcome(outcome)
-            else:
-                self._try(message, on_outcome, nth + 1)
-
-        self._uplinks[nth].send(message, on_sent)
+            self._try(message, on_outcome, left, told)
 
 
 _broker: type[AnswerWay] = BrokerWay

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from canoa.worker.answer_way import AnyWay
     from canoa.worker.outbox import Entry
     from canoa.worker.outbox_writer import OutboxWriter
+    from canoa.worker.recent import Recent
     from canoa.worker.settling import Settler
 
 log = get_logger(__name__)
@@ -63,7 +64,8 @@ def failure(status: str, what: Failure, *, started_s: float | None = None, is_fi
 
 class Answerer:
     """`broker`: the settler's own. `way`: to the managers. `outbox`: where answers wait while no way is open; None:
-    nowhere. `compression`: of answers to managers of ours, which read it."""
+    nowhere. `recent`: answers that may be asked for again; None: nobody has another way to. `compression`: of answers
+    to managers of ours, which read it."""
 
     def __init__(
         self,
@@ -74,13 +76,22 @@ class Answerer:
         way: AnyWay,
         outbox: OutboxWriter | None = None,
         always_keep: bool = False,
+        recent: Recent | None = None,
         compression: CompressionRule | None = None,
     ) -> None:
         self.absorbed = 0  # requests that came again, and did not run again
         self.requests = Requests()
         self.sender = AnswerSender(
-            broker, settler, self.requests, way=way, outbox=outbox, always=always_keep, compression=compression
+            broker,
+            settler,
+            self.requests,
+            way=way,
+            outbox=outbox,
+            always=always_keep,
+            recent=recent,
+            compression=compression,
         )
+        self._recent = recent
         self._settler = settler
         self._node_id = node_id
         self._outbox = outbox
@@ -138,8 +149,10 @@ class Answerer:
 
     def is_known(self, asked: Asked) -> bool:
         """It runs here, or was answered from here: `absorb` is the end of it, and it must not run."""
-        return self.requests.is_known(asked) or (
-            self._outbox is not None and self._outbox.knows(asked.id, asked.attempt)
+        return (
+            self.requests.is_known(asked)
+            or (self._recent is not None and self._recent.find(asked) is not None)
+            or (self._outbox is not None and self._outbox.knows(asked.id, asked.attempt))
         )
 
     def absorb(self, asked: Asked) -> None:
@@ -152,11 +165,18 @@ class Answerer:
                 self.requests.join(known, asked)
             else:
                 self._serve(asked, known.answer)
+        elif (answer := self._told_before(asked)) is not None:
+            self._serve(asked, answer)
         elif self.requests.is_answered(asked.id) or self._outbox is None or asked.id in self._outbox:
             self._settler.done(asked.delivery)  # its answer is with the broker, or goes there from the outbox
         else:
             earlier = self._outbox.answered_as(asked.attempt) or ""
             self._outbox.find(earlier, partial(self._on_found, asked))
+
+    def _told_before(self, asked: Asked) -> Message | None:
+        """A broker that gives the same delivery out again asks for nothing: it did not hear that we had it."""
+        is_repeated = asked.delivery.redelivered and self.requests.is_answered(asked.id)
+        return None if self._recent is None or is_repeated else self._recent.find(asked)
 
     def abandon(self, request: NodeMessage) -> None:
         """It ends here without an answer: whoever waited for that comes again."""

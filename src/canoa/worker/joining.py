@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canoa.execution.prefetch import RunEstimate, deliveries_for, prefetch_for
 from canoa.wire.compression_policy import DEFAULT_POLICY
-from canoa.worker.answer_way import AnyWay
+from canoa.worker.answer_way import AnyWay, BrokerWay
 from canoa.worker.answering import Answerer
 from canoa.worker.node import Node
+from canoa.worker.own_ways import OwnWays
 from canoa.worker.proving import OwnProof
+from canoa.worker.recent import Recent
 from canoa.worker.registration import State
 from canoa.worker.routed import RoutedOffer
 from canoa.worker.unicast import Unicast
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker, Delivery
     from canoa.wire.compression_policy import CompressionPolicy
     from canoa.worker.health_page import HealthPage
-    from canoa.worker.node import Identity
+    from canoa.worker.identity import Identity
     from canoa.worker.outbox import OutboxStats
     from canoa.worker.outbox_writer import OutboxWriter
     from canoa.worker.pooled import PoolOffer
@@ -35,8 +37,8 @@ PARTS_WEIGHT: Final = 0.05
 
 
 class Joined:
-    """`concurrency`: of all lanes that its actions run in. `new_uplinks`: ways to managers besides the broker;
-    `has_broker`: managers are on that."""
+    """`concurrency`: of all lanes that its actions run in. `new_uplinks`: ways to managers besides the broker, the
+    preferred one first; `has_broker`: managers are on that."""
 
     def __init__(
         self,
@@ -55,8 +57,15 @@ class Joined:
         outbox: OutboxWriter | None = None,
         always_keep: bool = False,
     ) -> None:
-        self.node = Node(broker, identity, load=lambda: in_progress() / concurrency, page=page)
+        self.node = Node(
+            broker,
+            identity,
+            load=lambda: in_progress() / concurrency,
+            closed=lambda: self._ways.closed(),
+            page=page,
+        )
         self._uplinks = new_uplinks(self.node)
+        self._ways = OwnWays(self.node, self._uplinks, has_broker=has_broker)
         self._proof = OwnProof(broker, self.node, quiet_s=quiet_s, in_hand=lambda: settler.in_hand)
         self._concurrency = concurrency
         self._estimate = RunEstimate()
@@ -64,14 +73,15 @@ class Joined:
         self._deliveries = self._prefetch
         self._parts_mean = 1.0  # of one delivery
         self._outbox = outbox
-        way = AnyWay(broker, self._uplinks, has_broker=has_broker)
+        by_broker = [BrokerWay(broker)] if has_broker or not self._uplinks else []
         self._answerer = answerer = Answerer(
             broker,
             settler,
             identity.node_id,
-            way=way,
+            way=AnyWay([*by_broker, *self._uplinks]),
             outbox=outbox,
             always_keep=always_keep,
+            recent=Recent() if self._ways.are_several else None,
             compression=compression.rules.get(identity.layer),
         )
         routed: dict[str, RoutedOffer] = {
@@ -102,7 +112,8 @@ class Joined:
     def duties(self) -> list[Coroutine[Any, Any, None]]:
         """What runs as long as the node does; one that raises makes it of no more use."""
         of_uplinks = [duty for uplink in self._uplinks for duty in uplink.duties()]
-        return [*self.node.duties(), self._proof.run(), *of_uplinks]
+        of_ways = [self._ways.watch()] if self._ways.are_several else []
+        return [*self.node.duties(), self._proof.run(), *of_uplinks, *of_ways]
 
     @property
     def absorbed(self) -> int:
@@ -142,8 +153,7 @@ class Joined:
                     take(*opened)
 
         await self.node.join(on_message, prefetch=self._prefetch)
-        for uplink in self._uplinks:
-            await uplink.start(on_message)
+        await asyncio.gather(*(uplink.start(on_message) for uplink in self._uplinks))
         self._answerer.sender.start()
 
     async def leave(self) -> None:

@@ -9,24 +9,19 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
 
 from canoa.broker import topology
 from canoa.broker.listeners import listeners
 from canoa.broker.port import HeaderValue, Message, Publication
-from canoa.errors import CanoaError, NodeIdTaken, SettingError, Undecodable
-from canoa.execution.policy import Policy
+from canoa.errors import CanoaError, NodeIdTaken, Undecodable
 from canoa.logs import get_logger
 from canoa.urn import action_urn
-from canoa.vocabulary import ActionName, Layer
 from canoa.wire import sapparchi
 from canoa.wire.codec import ContentType
-from canoa.wire.compression_policy import Compression
-from canoa.wire.sapparchi import ActionLimits, Heartbeat, Registration, RegistrationAck
+from canoa.wire.sapparchi import Heartbeat, Registration, RegistrationAck
 from canoa.worker import registration
+from canoa.worker.identity import fixed_headers
 from canoa.worker.registration import State, View
 
 if TYPE_CHECKING:
@@ -34,6 +29,7 @@ if TYPE_CHECKING:
 
     from canoa.broker.port import Broker, Consumer, Delivery, OnDelivery, PublishOutcome
     from canoa.worker.health_page import HealthPage
+    from canoa.worker.identity import Identity
 
 log = get_logger(__name__)
 
@@ -57,41 +53,30 @@ PREDECESSOR_WITHIN_S: Final = 25.0
 
 UNANSWERED_REMEDY: Final = "the manager's log says why"
 
-MAX_LIMITS_BYTES: Final = 64 * 1024
-"""Of a header that must fit into one frame, with room for others."""
-
-
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node says of itself."""
-
-    node_id: str
-    is_made_up: bool  # the name, by this process: nobody will use it again
-    layer: Layer
-    site: str
-    labels: dict[str, str]
-    grace_s: float = 0.0  # that it may be cut off before it is dead; 0: as managers think
-    policies: dict[ActionName, Policy]  # of what it offers
-    endpoint: str = ""  # where it takes messages over HTTP; empty: nowhere
-    ways: tuple[str, ...] = ()  # by which it is reached, where that is not its broker's queue alone
-    link_budget: str = ""
-
 
 class Node:
-    """`load`: attempts that run, as a share of those that may."""
+    """`load`: attempts that run, as a share of those that may. `closed`: those of its ways that are so just now."""
 
     def __init__(
-        self, broker: Broker, identity: Identity, *, load: Callable[[], float], page: HealthPage | None
+        self,
+        broker: Broker,
+        identity: Identity,
+        *,
+        load: Callable[[], float],
+        closed: Callable[[], tuple[str, ...]],
+        page: HealthPage | None,
     ) -> None:
         self.queue = topology.node_queue_name(identity.node_id)
         self.consumer: Consumer  # from the start on
         self._broker = broker
         self._identity = identity
         self._load = load
+        self._closed = closed
         self._page = page
         self._urns = [action_urn(name) for name in identity.policies]
         self._instance = os.urandom(8).hex()
         self._heartbeats = topology.heartbeat_queue_name(identity.node_id, self._instance)
-        self._fixed_headers = _fixed_headers(identity, self._instance)
+        self._fixed_headers = fixed_headers(identity, self._instance)
         self._hearing: Consumer | None = None
         self._view = View()
         self._loop = asyncio.get_running_loop()
@@ -111,8 +96,17 @@ class Node:
         return self._is_leaving
 
     @property
+    def is_listening(self) -> bool:
+        """What is sent to its queue comes."""
+        return self.consumer.is_listening
+
+    @property
     def state(self) -> State:
         return self._view.state
+
+    def renew(self) -> None:
+        """Say anew what it is: something of that has changed."""
+        self._feed(registration.Renewed())
 
     # --- Joining --------------------------------------------------------------------------------------
 
@@ -143,7 +137,7 @@ class Node:
         )
         self._on_message, self._prefetch = on_message, prefetch
         await self._listen()
-        self._feed(registration.Renewed())
+        self.renew()
 
     async def _listen(self) -> None:
         expires_s = MADE_UP_EXPIRES_S if self._identity.is_made_up else None
@@ -161,7 +155,7 @@ class Node:
             self._is_listening.set()
             return
         await self._listen()
-        self._feed(registration.Renewed())
+        self.renew()
 
     async def set_prefetch(self, prefetch: int) -> None:
         self._prefetch = prefetch
@@ -169,7 +163,7 @@ class Node:
 
     def _on_recovered(self, _: float) -> None:
         """Whatever managers said meanwhile is lost, and they may take us for gone."""
-        self._feed(registration.Renewed())
+        self.renew()
 
     def duties(self) -> list[Coroutine[Any, Any, None]]:
         """What runs as long as the node does; one that raises makes it deaf."""
@@ -239,7 +233,7 @@ class Node:
             return
         before = self.state
         self._view, intent = registration.on(self._view, event, self._loop.time())
-        if before is State.REGISTERED and self.state is State.NOT_REGISTERED:
+        if registration.fell_silent(before, self.state, event):
             log.warning("managers_silent", node_id=self._identity.node_id)
         if intent is not None and not intent.is_forced:
             log.warning("registration_not_acknowledged", node_id=self._identity.node_id, remedy=UNANSWERED_REMEDY)
@@ -252,9 +246,11 @@ class Node:
             self._timer.cancel()
         self._timer = None if due_s is None else self._loop.call_at(due_s, self._feed, registration.Ticked())
 
-    def said(self, *, is_forced: bool = True, is_leaving: bool = False) -> Message:
-        """Its registration, by whichever way that goes; without actions where it leaves."""
+    def said(self, *, is_forced: bool = True, is_leaving: bool = False, leaves: tuple[str, ...] = ()) -> Message:
+        """Its registration, by whichever way that goes; without actions where it leaves. `leaves`: these ways alone."""
         identity = self._identity
+        closed = ",".join(leaves if is_leaving else self._closed())
+        headers = {sapparchi.CLOSED: closed} if closed else {}
         said = Registration(
             node_id=identity.node_id,
             endpoint=identity.endpoint,
@@ -266,7 +262,7 @@ class Node:
         return Message(
             body=sapparchi.encode(said),
             content_type=ContentType.JSON.value,
-            headers={**self._fixed_headers, sapparchi.LOAD: round(self._load(), 3)},
+            headers={**self._fixed_headers, **headers, sapparchi.LOAD: round(self._load(), 3)},
             reply_to=self._heartbeats,  # all nodes share the published key
             expiration_s=REGISTRATION_TTL_S,
         )
@@ -315,47 +311,6 @@ class Node:
 
 def _registration(said: Message) -> Publication:
     return Publication(message=said, exchange=topology.AMQ_TOPIC, key=topology.NODES_REGISTER, mandatory=False)
-
-
-def _fixed_headers(identity: Identity, instance: str) -> dict[str, HeaderValue]:
-    headers: dict[str, HeaderValue] = {
-        sapparchi.INSTANCE: instance,
-        sapparchi.VERSION: version("canoa"),
-        sapparchi.BUNDLES: True,
-        sapparchi.CANARIES: True,
-        sapparchi.ENCODINGS: ",".join(Compression),
-    }
-    if identity.grace_s:
-        headers[sapparchi.GRACE] = identity.grace_s
-    if identity.site:
-        headers[sapparchi.SITE] = identity.site
-    if identity.ways:
-        headers[sapparchi.WAYS] = ",".join(identity.ways)
-    if identity.link_budget:
-        headers[sapparchi.LINK_BUDGET] = identity.link_budget
-    if identity.labels:
-        headers[sapparchi.LABELS] = msgspec.json.encode(identity.labels).decode()
-    limits = msgspec.json.encode({action_urn(name): _limits(each) for name, each in identity.policies.items()})
-    if len(limits) <= MAX_LIMITS_BYTES:
-        headers[sapparchi.LIMITS] = limits.decode()
-    elif any(policy.placement is not None for policy in identity.policies.values()):
-        raise SettingError(
-            f"what {len(identity.policies)} actions say of themselves takes {len(limits):,} bytes, of "
-            f"{MAX_LIMITS_BYTES:,} at most, and placements must be told; offer fewer actions in one worker"
-        )
-    else:
-        log.warning("limits_not_told", actions=len(identity.policies), remedy="managers use their own for this node")
-    return headers
-
-
-def _limits(policy: Policy) -> ActionLimits:
-    timeout_ms = None if policy.timeout_s is None else max(1, round(policy.timeout_s * 1000))
-    return ActionLimits(
-        timeout=timeout_ms,
-        retry=policy.retries,
-        routing=policy.routing or msgspec.UNSET,
-        placement=policy.placement or msgspec.UNSET,
-    )
 
 
 def _heard_nothing(_: PublishOutcome) -> None:

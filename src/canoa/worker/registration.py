@@ -96,6 +96,11 @@ def due_s(view: View) -> float | None:
     return min(times, default=None)
 
 
+def fell_silent(before: State, now: State, event: Event) -> bool:
+    """No manager is heard any more: it was not we who had something new to say."""
+    return before is State.REGISTERED and now is State.NOT_REGISTERED and not isinstance(event, Renewed)
+
+
 def _silenced(view: View, now_s: float) -> View:
     if view.heard_s is None or now_s < view.heard_s + SILENCE_S:  # as in `due_s`: a difference may round otherwise
         return view

@@ -75,8 +75,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             parse_budget("link_budget", self.link_budget)
         for url in self.managers:
             health_page(url)  # or what is wrong with it
-        if self.http and self.mqtt:
-            raise SettingError("a worker joins by MQTT or over HTTP, besides a broker or without one; give one of them")
         if self.http and not self.managers:
             raise SettingError(f"http={self.http!r:.80} without a manager's address; give manager_url, too")
         check_site(self.site)

@@ -18,7 +18,7 @@ from canoa import telemetry
 from canoa.action import Runs
 from canoa.broker import topology
 from canoa.broker.port import Declaration, Delivery
-from canoa.errors import CanoaError, SettingError, WrongUse
+from canoa.errors import CanoaError, WrongUse
 from canoa.execution import limits
 from canoa.execution.prefetch import prefetch_for, prefetch_under_rate
 from canoa.logs import get_logger
@@ -28,11 +28,11 @@ from canoa.worker.cancelled import CancelledTasks
 from canoa.worker.driving import Interruption
 from canoa.worker.gate import HOLD_S, Gate, Permit
 from canoa.worker.health_page import health_page
+from canoa.worker.identity import Identity
 from canoa.worker.joining import Joined
 from canoa.worker.journal import Journal
 from canoa.worker.lane import Lane
 from canoa.worker.metrics import ActionStats, WorkerCollector, exposition, new_registry
-from canoa.worker.node import Identity
 from canoa.worker.offer import Offer
 from canoa.worker.pooled import PoolOffer
 from canoa.worker.progress import ProgressTeller
@@ -97,10 +97,6 @@ class Worker:
         self._main: Lane[Job] = Lane("main", settings.concurrency, self._run)
         self._cpu: Lane[Job] = Lane("cpu", processes, self._run)
         self._offers = [self._offer(action) for action in app.actions.values()]
-        if settings.mqtt and not app.settings.is_memory:
-            raise SettingError(
-                "a worker joins by its broker or by MQTT: leave `mqtt` out, or give it --broker memory://"
-            )
         self._address = http_address(settings) if settings.join and settings.http else None
         self._joined = self._new_joined() if settings.join else None
         self._cancels: Consumer | None = None

@@ -29,7 +29,8 @@ def said(*, is_leaving: bool = False, **_: Any) -> Message:
 
 
 def uplink_at(port: int) -> MqttUplink:
-    return MqttUplink(MqttAddress(LOOPBACK, port, None, None, None), node_id="gw-7", said=said, is_lasting=False)
+    address = MqttAddress(LOOPBACK, port, None, None, None)
+    return MqttUplink(address, node_id="gw-7", said=said, is_lasting=False, is_alone=True)
 
 
 def ignored(_: object) -> None: ...

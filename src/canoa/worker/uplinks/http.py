@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canoa.errors import CanoaError, NodeIdTaken
 from canoa.logs import get_logger
+from canoa.vocabulary import HTTP
 from canoa.wire.bundle import is_bundle
 from canoa.worker import registration
 from canoa.worker.registration import State, View
@@ -39,6 +40,8 @@ MAX_IN_HAND: Final = 200
 class HttpUplink:
     """`said`: what the node says of itself, forced or not, or that it leaves."""
 
+    way = HTTP
+
     def __init__(
         self,
         listener: socket.socket,
@@ -60,6 +63,16 @@ class HttpUplink:
         self._token: str | None = None
         self._view = View()
         self._forced_s = 0.0
+        self._is_renewed = asyncio.Event()
+        self._is_leaving = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._view.is_up is not False  # what was not tried yet may be
+
+    @property
+    def is_reachable(self) -> bool:
+        return not self._is_leaving
 
     @property
     def is_registered(self) -> bool:
@@ -72,10 +85,14 @@ class HttpUplink:
     def duties(self) -> list[Coroutine[Any, Any, None]]:
         return [self._stay_registered()]
 
+    def renew(self) -> None:
+        self._is_renewed.set()
+
     def send(self, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
         self._posts.answer(message, on_outcome, together=self._reads_bundles)
 
     async def leave(self) -> None:
+        self._is_leaving = True
         self._door.close()
         with suppress(CanoaError, TimeoutError):
             async with asyncio.timeout(LEAVE_WITHIN_S):
@@ -102,8 +119,11 @@ class HttpUplink:
 
     async def _stay_registered(self) -> None:
         """Raises `NodeIdTaken`."""
-        await self._feed(registration.Renewed())
-        while True:
+        self.renew()
+        while not self._is_leaving:
+            if self._is_renewed.is_set():
+                self._is_renewed.clear()
+                await self._feed(registration.Renewed())
             known = self._posts.manager_id
             is_up = await self._posts.is_up()
             await self._feed(registration.Polled(is_up))
@@ -112,14 +132,16 @@ class HttpUplink:
             if is_up and self._loop.time() >= self._forced_s + REGISTER_EVERY_S:
                 self._forced_s = self._loop.time()
                 await self._feed(registration.Heard(int(self._forced_s * 1000), is_forced=True))
-            await asyncio.sleep(POLL_EVERY_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_EVERY_S):
+                    await self._is_renewed.wait()
 
     async def _feed(self, event: registration.Event) -> None:
         before = self._view.state
         self._view, intent = registration.on(self._view, event, self._loop.time())
-        if before is State.REGISTERED and self._view.state is State.NOT_REGISTERED:
+        if registration.fell_silent(before, self._view.state, event):
             log.warning("manager_does_not_answer", node_id=self._node_id)
-        if intent is not None:
+        if intent is not None and not self._is_leaving:
             await self._register(is_forced=intent.is_forced)
 
     async def _register(self, *, is_forced: bool) -> None:

@@ -15,6 +15,7 @@ from canoa.broker import topology
 from canoa.broker.mqtt_client import MqttClient
 from canoa.errors import BrokerUnreachable, Undecodable, Unroutable
 from canoa.logs import get_logger
+from canoa.vocabulary import MQTT
 from canoa.wire import sapparchi
 from canoa.wire.bundle import is_bundle, packed
 from canoa.wire.sapparchi import Heartbeat, RegistrationAck
@@ -49,11 +50,17 @@ class _Owed(NamedTuple):
 
 class MqttUplink:
     """`said`: what the node says of itself, forced or not, or that it leaves. `is_lasting`: its name will be used
-    again, so messages wait for it."""
+    again, so messages wait for it. `is_alone`: the node has no other way; else nothing waits here, and its last will is
+    about this way."""
 
-    def __init__(self, address: MqttAddress, *, node_id: str, said: Callable[..., Message], is_lasting: bool) -> None:
+    way = MQTT
+
+    def __init__(
+        self, address: MqttAddress, *, node_id: str, said: Callable[..., Message], is_lasting: bool, is_alone: bool
+    ) -> None:
         self._node_id = node_id
         self._said = said
+        self._is_alone = is_alone
         self._loop = asyncio.get_running_loop()
         heard: dict[str, OnDelivery] = dict.fromkeys(node_topics(node_id), self._on_work)
         heard[bundle_topic(node_topics(node_id)[1])] = self._on_work
@@ -63,8 +70,8 @@ class MqttUplink:
             address,
             client_id=f"canoa-node-{node_id}",
             topics=heard,
-            session_s=SESSION_S if is_lasting else 0,
-            will=(_REGISTER[0], said(is_leaving=True)),
+            session_s=SESSION_S if is_lasting and is_alone else 0,
+            will=(_REGISTER[0], said(is_leaving=True, leaves=() if is_alone else (self.way,))),
             on_ready=self._on_ready,
         )
         self._on_message: OnDelivery | None = None
@@ -77,13 +84,24 @@ class MqttUplink:
         self._owed: list[_Owed] = []  # since this turn of the loop
 
     @property
+    def is_open(self) -> bool:
+        """A manager is heard there: a broker of MQTT 3.1.1 also takes what nobody listens to."""
+        return self._client.is_up and self._view.heard_s is not None
+
+    @property
+    def is_reachable(self) -> bool:
+        return self._client.is_up
+
+    @property
     def is_registered(self) -> bool:
         return self._view.state is State.REGISTERED
 
     async def start(self, on_message: OnDelivery) -> None:
-        """Return once there is a link, or not in time: it is tried on."""
+        """Return once there is a link, or not in time: it is tried on. Nobody waits for it who has another way."""
         self._on_message = on_message
         self._running = self._loop.create_task(self._client.run(), name=f"mqtt[{self._node_id}]")
+        if not self._is_alone:
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(LINKED_WITHIN_S):
                 await self._linked.wait()
@@ -94,6 +112,9 @@ class MqttUplink:
     async def _watch(self) -> None:
         assert self._running is not None
         await asyncio.shield(self._running)
+
+    def renew(self) -> None:
+        self._feed(registration.Renewed())
 
     def send(self, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
         if not self._reads_bundles:
@@ -161,7 +182,7 @@ class MqttUplink:
 
     async def _on_ready(self) -> None:
         self._linked.set()
-        self._feed(registration.Renewed())
+        self.renew()
 
     def _feed(self, event: registration.Event) -> None:
         if self._is_leaving:

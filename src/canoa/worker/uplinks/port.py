@@ -5,19 +5,30 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from canoa.broker.bundled import PartDelivery
 from canoa.broker.direct import DirectDelivery
 from canoa.broker.port import Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from canoa.broker.port import Message, OnDelivery, PublishOutcome
+    from canoa.broker.port import Delivery, Message, OnDelivery, PublishOutcome
 
 AGAIN_AFTER_S: Final = 1.0
 
 
 class Uplink(Protocol):
     """Brings messages to a node and its answers to managers. Safe for one event loop."""
+
+    way: str  # `MQTT` or `HTTP`
+
+    @property
+    def is_open(self) -> bool:
+        """For answers, as `AnswerWay` has it."""
+
+    @property
+    def is_reachable(self) -> bool:
+        """Messages can come, as far as the node can tell."""
 
     @property
     def is_registered(self) -> bool:
@@ -29,6 +40,9 @@ class Uplink(Protocol):
     def duties(self) -> list[Coroutine[Any, Any, None]]:
         """What runs as long as the node does; one that raises makes it deaf."""
 
+    def renew(self) -> None:
+        """Say anew what the node is: something of that has changed."""
+
     def send(self, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
         """An answer, as `AnswerWay` has it."""
 
@@ -36,6 +50,12 @@ class Uplink(Protocol):
         """Say so, and take nothing more that is new."""
 
     async def aclose(self) -> None: ...
+
+
+def uplink_of(delivery: Delivery) -> Uplink | None:
+    """That brought it, by itself or in a bundle; None: it came through the broker."""
+    origin = delivery.whole.delivery if isinstance(delivery, PartDelivery) else delivery
+    return origin.uplink if isinstance(origin, UplinkDelivery) else None
 
 
 class UplinkDelivery(DirectDelivery):
