@@ -27,7 +27,7 @@ from canoa.errors import (
     WrongUse,
 )
 from canoa.execution.outcome import Outcome
-from canoa.execution.placement import MAX_SITE_CHARS
+from canoa.execution.placement import MAX_SITE_CHARS, SITE_PATTERN
 from canoa.recorder import views
 from canoa.recorder.routed_views import RoutedRequest
 from canoa.recorder.token_desk import MAX_EXPIRES_S, NAME
@@ -52,7 +52,7 @@ BODY_WITHIN_S: Final = 60.0
 SWALLOWED_BYTES: Final = 16 * 1024 * 1024
 """How much of a body that is too large is still taken: a sender that is cut off while it writes hears no answer."""
 
-SiteText = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=MAX_SITE_CHARS)]
+SiteText = Annotated[str, Meta(pattern=SITE_PATTERN, max_length=MAX_SITE_CHARS)]
 Seconds = Annotated[float, Meta(gt=0, le=MAX_S)]
 ActionText = Annotated[
     str,

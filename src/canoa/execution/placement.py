@@ -6,6 +6,7 @@ Values and their checks only. Who follows them is the manager: `manager/placing.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 Near: TypeAlias = Literal["", "prefer", "require"]
 
 MAX_SITE_CHARS: Final = 128
+SITE_PATTERN: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
+"""As the HTTP API documents it: what fits is taken."""
+_SITE: Final = re.compile(SITE_PATTERN)
 MAX_LABELS: Final = 50
 MAX_LABEL_CHARS: Final = 63
 
@@ -86,7 +90,7 @@ def _layer(text: Any) -> Layer:
 
 def check_site(site: str) -> None:
     given: object = site
-    if not isinstance(given, str) or len(given) > MAX_SITE_CHARS or not given.isprintable():
+    if not isinstance(given, str) or len(given) > MAX_SITE_CHARS or _SITE.fullmatch(given) is None:
         raise SettingError(f"site {given!r:.150}: use up to {MAX_SITE_CHARS} characters that can be printed")
 
 
