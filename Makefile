@@ -17,7 +17,11 @@ up: .venv/ready ## Run the example app: a worker and its API on 127.0.0.1:8420
 	@exec $(BIN)/canoa up examples.shop:app
 
 test: .venv/ready rabbitmq postgresql lint ## Linters, then every test, with real brokers and databases
-	@$(BIN)/pytest -n 3 --dist loadfile || { [ $$? -eq 1 ] && { $(ALONE) || $(ALONE); }; }
+	@$(BIN)/pytest -n 3 $(BY_FILE) || { [ $$? -eq 1 ] && { $(ALONE) || $(ALONE); }; }
+
+# In the order of their names: whole programs first, units last. By itself pytest would begin with the files of many tests,
+# and end with one that has a single long one, alone.
+BY_FILE = --dist loadfile --no-loadscope-reorder
 
 # What fails beside others is tried alone, twice at most: a starved test is told apart from a broken one, and both are shown.
 ALONE = { echo "--- Once more, alone: what failed above" && $(BIN)/pytest --last-failed --maxfail=10; }
@@ -26,7 +30,7 @@ check: .venv/ready ## Linters and the tests that need no server, side by side wi
 	@$(MAKE) -j2 --output-sync=target lint quick
 
 quick: .venv/ready
-	@$(BIN)/pytest -q -n 2 --dist loadfile -m "not rabbitmq and not postgres" $(wildcard tests/unit tests/contract)
+	@$(BIN)/pytest -q -n 2 $(BY_FILE) -m "not rabbitmq and not postgres" $(wildcard tests/unit tests/contract)
 
 lint: .venv/ready
 	@$(BIN)/ruff format --check .
