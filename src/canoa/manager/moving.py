@@ -14,6 +14,7 @@ from canoa.logs import get_logger
 from canoa.repeating import is_lasting
 from canoa.store.grouping import Grouping
 from canoa.store.routed_port import DEFAULT_SETTINGS, DecidesAhead
+from canoa.store.telling import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +33,8 @@ more of it again should this process be killed."""
 
 
 class Moving:
-    """`after` hears every move that was written, before whoever gave it does; `ahead` what may be sent before."""
+    """`after` hears every move that a kill cannot undo any more, before whoever gave it hears that it is on disk;
+    `ahead` what may be sent before."""
 
     def __init__(
         self,
@@ -43,11 +45,10 @@ class Moving:
         ahead: Callable[[Sequence[Owed]], None],
         settings: StepSettings = DEFAULT_SETTINGS,
     ) -> None:
-        self._after = after
         self._loop = asyncio.get_running_loop()
-        self._door = _Door(store, route, settings, ahead=ahead, on_returned=self._pay_soon)
+        self._door = _Door(store, route, settings, ahead=ahead, after=after, on_returned=self._pay_soon)
         start = self._door.start if self._door.decides_ahead else None
-        self._moves: Grouping[Move, Moved] = Grouping(self._door, after=after, start=start)
+        self._moves: Grouping[Move, Moved] = Grouping(self._door, start=start)
         self._paying: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -58,7 +59,7 @@ class Moving:
     async def apply(self, move: Move) -> Moved:
         """What it did, once it is on disk."""
         answered: asyncio.Future[Moved | CanoaError] = self._loop.create_future()
-        self.post(move, partial(_resolve, answered))
+        self._moves.post(move, partial(_resolve, answered), is_hurried=True)
         answer = await answered
         if isinstance(answer, CanoaError):
             raise answer
@@ -67,7 +68,7 @@ class Moving:
     async def apply_all(self, moves: Sequence[Move]) -> Sequence[Moved]:
         """As one transaction, all or nothing."""
         answered: asyncio.Future[Sequence[Moved] | CanoaError] = self._loop.create_future()
-        self._moves.post_all(moves, partial(self._on_answers, moves, answered))
+        self._moves.post_all(moves, partial(_resolve, answered))
         answers = await answered
         if isinstance(answers, CanoaError):
             raise answers
@@ -86,19 +87,6 @@ class Moving:
             self._paying.cancel()
         self._pay()
         await self._moves.aclose()
-
-    def _on_answers(
-        self,
-        moves: Sequence[Move],
-        answered: asyncio.Future[Sequence[Moved] | CanoaError],
-        answers: Sequence[Moved] | CanoaError,
-    ) -> None:
-        try:
-            if not isinstance(answers, CanoaError):
-                for move, moved in zip(moves, answers, strict=True):
-                    self._after(move, moved)
-        finally:
-            _resolve(answered, answers)
 
     def _pay_soon(self) -> None:
         if self._door.paid and self._paying is None and not self._is_closed:
@@ -131,11 +119,13 @@ class _Door:
         settings: StepSettings,
         *,
         ahead: Callable[[Sequence[Owed]], None],
+        after: Callable[[Move, Moved], None],
         on_returned: Callable[[], None],
     ) -> None:
         self._store = store
         self._store_ahead = store if isinstance(store, DecidesAhead) else None  # asked once: it takes long
         self._ahead = ahead
+        self._after = after
         self._route = route
         self._settings = settings
         self._on_returned = on_returned
@@ -148,10 +138,12 @@ class _Door:
     async def apply(self, moves: Sequence[Move]) -> Sequence[Moved]:
         paid, self.paid = self.paid, []
         try:
-            return await self._store.advance(moves, self._route, paid=paid, settings=self._settings)
+            answers = await self._store.advance(moves, self._route, paid=paid, settings=self._settings)
         except BaseException as exc:
             self._not_paid(paid, exc)
             raise
+        self._on_committed(moves, answers)
+        return answers
 
     def start(
         self, moves: Sequence[Move], on_end: Callable[[Sequence[Moved] | Exception], None], *, is_hurried: bool
@@ -165,9 +157,15 @@ class _Door:
             paid=paid,
             settings=self._settings,
             ahead=self._ahead,
+            on_committed=partial(self._on_committed, moves),
             on_end=partial(self._on_end, paid, on_end),
             is_hurried=is_hurried,
         )
+
+    def _on_committed(self, moves: Sequence[Move], answers: Sequence[Moved]) -> None:
+        after = self._after
+        for move, moved in zip(moves, answers, strict=True):
+            tell(after, move, moved)
 
     def _on_end(
         self,

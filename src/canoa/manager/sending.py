@@ -47,6 +47,11 @@ KEEP_TRYING_S: Final = HOLD_OWED_MS / 1000
 
 STOP_WITHIN_S: Final = 2.0
 
+WAIT_S: Final = 0.05
+FEW: Final = 16
+"""How long final results wait whose callers are told by a reply, as long as there are few: each is work that the broker
+would do instead of bringing the next call. Sent with every reply, calls one after the other took 10 % longer."""
+
 MAX_IN_HAND: Final = 5_000
 """Messages without an answer from the broker before deliveries are acknowledged later: a broker that takes more slowly
 than it gives must not fill our memory."""
@@ -74,6 +79,7 @@ class Sender:
         self._to_nodes: dict[NodeId, list[Owed]] = {}
         self._replies: dict[str, list[Owed]] = {}  # by queue
         self._others: list[Owed] = []
+        self._waiting: list[Owed] = []  # until `_post_waiting`
         self._is_gathering = False  # until the end of this turn of the loop
         self._held_back: deque[Callable[[], object]] = deque()
         self._is_stopped = False
@@ -122,6 +128,7 @@ class Sender:
     async def stop(self) -> None:
         """A moment for what is on its way; what is not sent then, the next manager sends."""
         self._end_turn()
+        self._post_waiting()
         self._is_stopped = True
         if self._in_hand:
             with suppress(TimeoutError):
@@ -131,21 +138,38 @@ class Sender:
     # --- To the broker ------------------------------------------------------------------------------------
 
     def _send_soon(self, owed: Owed) -> None:
-        together = self._gathered_with(owed.publication)
+        together = self._gathered_with(owed)
         together.append(owed)
-        if not self._is_gathering:
+        if together is self._waiting:
+            self._wait()
+        elif not self._is_gathering:
             self._is_gathering = True
             self._loop.call_soon(self._end_turn)
             self._post_all()
         elif len(together) == MAX_PARTS and together is not self._others:
             self._post_bundles()
 
-    def _gathered_with(self, publication: Publication) -> list[Owed]:
+    def _gathered_with(self, owed: Owed) -> list[Owed]:
+        if owed.can_wait:
+            return self._waiting
+        publication = owed.publication
         if publication.exchange == topology.NODE_UNICAST:
             return self._to_nodes.setdefault(_node_of(publication), [])
         if _is_reply(publication):
             return self._replies.setdefault(publication.key, [])
         return self._others
+
+    def _wait(self) -> None:
+        if len(self._waiting) == 1:
+            self._loop.call_later(WAIT_S, self._post_waiting)
+        elif len(self._waiting) >= FEW and self._is_gathering:
+            self._others += self._waiting
+            self._waiting = []
+
+    def _post_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            self._post_alone(each)
 
     def _end_turn(self) -> None:
         self._is_gathering = False

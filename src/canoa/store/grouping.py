@@ -55,7 +55,7 @@ class Starts(Protocol[C_contra, A_co]):
 
 class Grouping(Generic[C, A]):
     """Answers in the order in which the changes came, as long as they can be written. What was given before `aclose` is
-    still written. `after` hears every change that was posted and written, before whoever posted it does.
+    still written.
 
     A store with `start` gets what comes first in a turn of the loop at once, and what follows together."""
 
@@ -63,14 +63,13 @@ class Grouping(Generic[C, A]):
         self,
         store: Applies[C, A],
         *,
-        after: Callable[[C, A], None] | None = None,
         start: Starts[C, A] | None = None,
     ) -> None:
         self._store = store
-        self._after = after
         self._start_with = start
         self._started = 0  # groups that are not answered
         self._is_gathering = False  # until the end of this turn of the loop
+        self._is_hurried = False  # somebody waits for one of those that wait
         self._all_answered = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[C, Callable[[A | CanoaError], None]]] = deque()
@@ -78,10 +77,11 @@ class Grouping(Generic[C, A]):
         self._writing: asyncio.Task[None] | None = None
         self._failures: dict[str, int] = {}  # of changes that failed alone, by what they are about
 
-    def post(self, change: C, on_answer: Callable[[A | CanoaError], None]) -> None:
+    def post(self, change: C, on_answer: Callable[[A | CanoaError], None], *, is_hurried: bool = False) -> None:
         """Write it with the next group; `on_answer` hears the store's answer, or why it was not
-        written: an error that is another change's own is not told."""
+        written: an error that is another change's own is not told. `is_hurried`: somebody waits for it."""
         self._waiting.append((change, on_answer))
+        self._is_hurried = self._is_hurried or is_hurried
         if self._start_with is None:
             self._start()
         elif not self._is_gathering:
@@ -103,7 +103,7 @@ class Grouping(Generic[C, A]):
     async def apply(self, change: C) -> Any:
         """The store's answer, once it is on disk."""
         answered: asyncio.Future[A | CanoaError] = self._loop.create_future()
-        self.post(change, partial(_resolve, answered))
+        self.post(change, partial(_resolve, answered), is_hurried=True)
         answer = await answered
         if isinstance(answer, CanoaError):
             raise answer
@@ -136,7 +136,8 @@ class Grouping(Generic[C, A]):
         while self._waiting:
             group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
             changes = [change for change, _ in group]
-            self._begin(start, changes, partial(self._on_answers, group), is_hurried=False)
+            self._begin(start, changes, partial(self._on_answers, group), is_hurried=self._is_hurried)
+        self._is_hurried = False
 
     def _begin(
         self,
@@ -207,10 +208,7 @@ class Grouping(Generic[C, A]):
     def _tell_all(
         self, group: Sequence[tuple[C, Callable[[A | CanoaError], None]]], answers: Sequence[A | CanoaError]
     ) -> None:
-        after = self._after
-        for (change, on_answer), answer in zip(group, answers, strict=True):
-            if after is not None and not isinstance(answer, CanoaError):
-                tell(after, change, answer)
+        for (_, on_answer), answer in zip(group, answers, strict=True):
             tell(on_answer, answer)
 
     async def _all_answers(self, changes: Sequence[C]) -> Sequence[A] | CanoaError:

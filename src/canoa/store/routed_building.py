@@ -114,17 +114,20 @@ class Messages:
         close(task, end)
         self.ended.append(task)
         answer.effect.outcome = end.outcome
-        for queue in task.reply_to.split():
+        queues = task.reply_to.split()
+        for queue in queues:
             self._owe(answer, _reply_key(task, queue), reply(end.result, queue))
-        self._owe(answer, f"{task.id}.{task.run}.final.0", published)
+        self._owe(answer, f"{task.id}.{task.run}.final.0", published, can_wait=bool(queues))
 
     def _build_reply(self, duty: Reply) -> None:
         if duty.task.result is not None:
             told = reply(unpack_message(duty.task.result), duty.queue)
             self._owe(duty.answer, _reply_key(duty.task, duty.queue), told)
 
-    def _owe(self, answer: Answer, key: str, publication: Publication, *, is_ahead: bool = False) -> None:
-        owed = Owed(key=key, publication=publication)
+    def _owe(
+        self, answer: Answer, key: str, publication: Publication, *, is_ahead: bool = False, can_wait: bool = False
+    ) -> None:
+        owed = Owed(key=key, publication=publication, can_wait=can_wait)
         (answer.sent if is_ahead else answer.owed).append(owed)
         self.owed.append(owed)
         if answer.now_ms > self.latest_ms:

@@ -68,10 +68,12 @@ class Due(msgspec.Struct, frozen=True):
 
 
 class Owed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A message that a transaction left to be sent. `key` is its own: writing it twice is writing it once."""
+    """A message that a transaction left to be sent. `key` is its own: writing it twice is writing it once. `can_wait`:
+    whoever asked is told by another one; not kept, since it matters for a moment."""
 
     key: str
     publication: Publication
+    can_wait: bool = False
 
 
 # --- Moves: what `advance` takes, and what each answers ------------------------------------------------
@@ -257,15 +259,17 @@ class DecidesAhead(Protocol):
         paid: Sequence[str],
         settings: StepSettings,
         ahead: Callable[[Sequence[Owed]], None],
+        on_committed: Callable[[Sequence[Moved]], None],
         on_end: OnMoved,
         is_hurried: bool,
     ) -> None:
         """Like `advance`, for whoever does not wait. Moves are decided in the order in which they are given.
         `ahead` gets the attempts at once: they may leave, and are `sent` in the answers. Should the moves not be
         written, or be decided otherwise after all, their actions run in vain, or twice; one answer counts.
-        It gets the rest of what they owe once a kill cannot undo them any more, if that is before they are on disk.
+        `on_committed` gets the answers once a kill cannot undo them any more: what they owe may leave. `on_end` gets
+        them once a power cut cannot either, or hears why not.
         That a step was sent need not be on disk at the end, but soon, if nothing else happens to it.
-        `is_hurried`: somebody waits for the end; otherwise it may come some milliseconds later."""
+        `is_hurried`: somebody waits for the end; otherwise it may come a moment later."""
 
     async def restore(self, *, now_ms: int) -> int:
         """For whoever takes over from a program that was killed: write down what that had sent without writing it down.

@@ -26,6 +26,7 @@ from canoa.store.routed_notes import Notes
 from canoa.store.routed_port import DEFAULT_BREAKERS, DEFAULT_SETTINGS
 from canoa.store.routed_questions import RoutedReads
 from canoa.store.sqlite_ahead import Ahead
+from canoa.store.sqlite_flight import Hearing
 from canoa.store.sqlite_link import SqliteLink, connect
 from canoa.store.sqlite_schema import bring_up_to_date
 from canoa.store.sqlite_syncing import Syncer
@@ -167,8 +168,8 @@ class SqliteStore(RoutedReads, TokenReads):
         settings: StepSettings = DEFAULT_SETTINGS,
     ) -> list[Moved]:
         told: asyncio.Future[list[Moved] | Exception] = asyncio.get_running_loop().create_future()
-        on_end = partial(_tell, told)
-        self._routed().start(moves, route, paid=paid, settings=settings, ahead=None, on_end=on_end)
+        hearing = Hearing(None, _ignored, partial(_tell, told))
+        self._routed().start(moves, route, paid=paid, settings=settings, hearing=hearing)
         answers = await told
         if isinstance(answers, Exception):
             raise answers
@@ -191,11 +192,12 @@ class SqliteStore(RoutedReads, TokenReads):
         paid: Sequence[str],
         settings: StepSettings,
         ahead: Callable[[Sequence[Owed]], None],
+        on_committed: Callable[[Sequence[Moved]], None],
         on_end: OnMoved,
         is_hurried: bool,
     ) -> None:
-        routed = self._routed()
-        routed.start(moves, route, paid=paid, settings=settings, ahead=ahead, on_end=on_end, is_hurried=is_hurried)
+        hearing = Hearing(ahead, on_committed, on_end)
+        self._routed().start(moves, route, paid=paid, settings=settings, hearing=hearing, is_hurried=is_hurried)
 
     async def _write_alone(
         self, work: Callable[[sqlite3.Connection], Result], *, after: Callable[[Result], None] | None = None
@@ -281,6 +283,10 @@ class SqliteStore(RoutedReads, TokenReads):
 def _tell(told: asyncio.Future[list[Moved] | Exception], answers: list[Moved] | Exception) -> None:
     if not told.done():
         told.set_result(answers)
+
+
+def _ignored(_: object) -> None:
+    """Whoever waits hears the rest."""
 
 
 _port: type[FullStore] = SqliteStore

@@ -3,8 +3,9 @@
 What is decided is true unless another program has written since: the transaction finds out, and then the moves are
 decided again from the rows, one batch after the other. Attempts may leave before they are on disk: a manager that is
 killed meanwhile has not acknowledged what it heard, so the broker brings it again, and the attempt is sent twice.
-What else moves owe leaves once it is committed, so that a kill cannot undo it any more; what was heard is acknowledged,
-and whoever asks is told, once it is on disk. A power cut in between makes the broker bring it again.
+What else moves owe leaves once it is committed, so that a kill cannot undo it any more, and so does all that follows
+from them; what was heard is acknowledged, and whoever waits for it is told, once it is on disk. A power cut in between
+makes the broker bring it again.
 
 At most one *flight* of moves is on its way to disk, and one gathers behind it, over the same tasks. What the first one
 writes is fixed when it leaves. Where either cannot be written, neither can be trusted any more.
@@ -27,7 +28,7 @@ from canoa.store import sqlite_routed
 from canoa.store.newcomers import Newcomers
 from canoa.store.packing import plain
 from canoa.store.routed_ledger import RoutedLedger, needs_of
-from canoa.store.sqlite_flight import Batch, Flight, size_bytes, without_sent
+from canoa.store.sqlite_flight import Batch, Flight, Hearing, size_bytes, without_sent
 from canoa.store.sqlite_link import Busy
 from canoa.store.telling import tell
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from canoa.execution.step_settings import StepSettings
     from canoa.store.routed_memory import RoutedTask
     from canoa.store.routed_notes import Notes
-    from canoa.store.routed_port import Move, Moved, OnMoved, Owed
+    from canoa.store.routed_port import Move, Moved
     from canoa.store.sqlite_link import SqliteLink
     from canoa.store.sqlite_routed import RoutedRows
     from canoa.store.sqlite_syncing import Syncer
@@ -130,44 +131,37 @@ class Ahead:
         *,
         paid: Sequence[str],
         settings: StepSettings,
-        ahead: Callable[[Sequence[Owed]], None] | None,
-        on_end: OnMoved,
+        hearing: Hearing,
         is_hurried: bool = True,
     ) -> None:
-        """`on_end` hears the answers once they are true, or why the moves were not written. `is_hurried`: somebody
-        waits for that; otherwise only the broker does."""
+        """`is_hurried`: somebody waits until it is on disk; otherwise only the broker does."""
         flight = self._waiting
         if not self._holders and flight is not None and not flight.is_for(route, settings):
             self._hold()
             self._spawn(self._pass_by())
         if self._holders:
-            again = partial(self.start, paid=paid, settings=settings, ahead=ahead, on_end=on_end, is_hurried=is_hurried)
+            again = partial(self.start, paid=paid, settings=settings, hearing=hearing, is_hurried=is_hurried)
             self._held.append(partial(again, moves, route))
         elif Rerun in {*map(type, moves)}:
             self._hold()
-            self._spawn(self._rerun(moves, route, paid=paid, settings=settings, on_end=on_end))
+            self._spawn(self._rerun(moves, route, paid=paid, settings=settings, hearing=hearing))
         else:
             self._pay(paid)
             flight = flight or self._new_flight(route, settings)
             flight.is_hurried = flight.is_hurried or is_hurried
-            self._take(moves, flight, ahead, on_end)
+            self._take(moves, flight, hearing)
 
-    def _take(
-        self,
-        moves: Sequence[Move],
-        flight: Flight,
-        ahead: Callable[[Sequence[Owed]], None] | None,
-        on_end: OnMoved,
-    ) -> None:
+    def _take(self, moves: Sequence[Move], flight: Flight, hearing: Hearing) -> None:
+        ahead = hearing.ahead
         try:
             # A store that cannot write makes its callers try again: what they send ahead would run every time.
             answers = self._decide(flight, moves, is_ahead=ahead is not None and self._is_sound)
         except Exception as exc:
             log.warning("moves_are_decided_again", moves=flight.count, reason=repr(exc))
-            flight.batches.append(Batch(moves, on_end, (), None))
+            flight.batches.append(Batch(moves, hearing, []))
             self._spoil()
             return
-        flight.batches.append(Batch(moves, on_end, answers, ahead))
+        flight.batches.append(Batch(moves, hearing, answers))
         if ahead is not None and (sent := [each for moved in answers for each in moved.sent]):
             tell(ahead, sent)
         self._schedule()
@@ -361,12 +355,13 @@ class Ahead:
             self._spoil()
 
     def _tell(self, flight: Flight) -> None:
-        """The answers, as soon as they are on disk."""
+        """That it is committed, and as soon as it is on disk, that too."""
+        for batch in flight.batches:
+            batch.committed()
         if flight.is_on_disk and not self._syncer.is_needed:
-            _tell_all(flight.batches, None)
-            return
-        batches = [each.sent_ahead() for each in flight.batches]
-        self._syncer.start(partial(_tell_all, batches), is_hurried=flight.is_hurried)
+            _end_all(flight.batches, None)
+        else:
+            self._syncer.start(partial(_end_all, flight.batches), is_hurried=flight.is_hurried)
 
     def _settle(self, flight: Flight, *, has_rows: bool) -> None:
         self._trouble = None
@@ -441,8 +436,8 @@ class Ahead:
         self._waiting, self._spoilt = None, []
         self._stop_timer()
         self._notes.memory.clear()
-        for batch in [batch for flight in flights for batch in flight.batches]:
-            tell(batch.on_end, error)
+        for flight in flights:
+            _end_all(flight.batches, error)
         self._next()
         if has_spoilt:  # nobody decides them again, or holds what comes until then
             self._let_go()
@@ -453,17 +448,17 @@ class Ahead:
         for flight, batch in [(each, batch) for each in flights for batch in each.batches]:
             again = await self._decided_again(batch.moves, flight.route, paid=(), settings=flight.settings)
             self._settle_paid()
-            tell(batch.on_end, without_sent(again, batch.answers) if isinstance(again, list) else again)
+            _tell_again(batch.hearing, without_sent(again, batch.answers) if isinstance(again, list) else again)
         self._next()
         self._let_go()
 
     async def _rerun(
-        self, moves: Sequence[Move], route: Route, *, paid: Sequence[str], settings: StepSettings, on_end: OnMoved
+        self, moves: Sequence[Move], route: Route, *, paid: Sequence[str], settings: StepSettings, hearing: Hearing
     ) -> None:
         """It needs the end before it as it was written. Whoever calls holds what comes."""
         await self._settled()
         answers = await self._decided_again(moves, route, paid=paid, settings=settings)
-        tell(on_end, answers)
+        _tell_again(hearing, answers)
         self._let_go()
 
     async def _decided_again(
@@ -478,9 +473,16 @@ class Ahead:
         return [moved for each in ledgers for moved in each.answers()]
 
 
-def _tell_all(batches: Sequence[Batch], error: CanoaError | None) -> None:
+def _end_all(batches: Sequence[Batch], error: CanoaError | None) -> None:
     for batch in batches:
-        tell(batch.on_end, batch.answers if error is None else error)
+        batch.end(error)
+
+
+def _tell_again(hearing: Hearing, answers: list[Moved] | Exception) -> None:
+    """They were decided again, and are on disk, or are not."""
+    if isinstance(answers, list):
+        tell(hearing.on_committed, answers)
+    tell(hearing.on_end, answers)
 
 
 def _settle(ledgers: Sequence[RoutedLedger]) -> None:

@@ -14,6 +14,7 @@ from canoa.wire.sapparchi import NODE_ID
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from canoa.errors import CanoaError
     from canoa.execution.step_moves import Route
     from canoa.execution.step_settings import StepSettings
     from canoa.store.routed_notes import Notes
@@ -22,20 +23,27 @@ if TYPE_CHECKING:
     from canoa.store.sqlite_routed import RoutedRows
 
 
+class Hearing(NamedTuple):
+    """Whoever gave moves hears in this order: what may leave at once, that they are committed, that they are on disk,
+    or why not. See `routed_port.DecidesAhead`."""
+
+    ahead: Callable[[Sequence[Owed]], None] | None
+    on_committed: Callable[[Sequence[Moved]], None]
+    on_end: OnMoved
+
+
 class Batch(NamedTuple):
-    """Moves that came together. `answers`: as decided, until they are on disk. `ahead`: hears what may leave before."""
+    """Moves that came together. `answers`: as decided, until they are on disk."""
 
     moves: Sequence[Move]
-    on_end: OnMoved
-    answers: Sequence[Moved]
-    ahead: Callable[[Sequence[Owed]], None] | None
+    hearing: Hearing
+    answers: list[Moved]
 
-    def sent_ahead(self) -> Batch:
-        """It is committed: all that it owes leaves now."""
-        if self.ahead is None or not (owed := [each for moved in self.answers for each in moved.owed]):
-            return self
-        tell(self.ahead, owed)
-        return self._replace(answers=[_all_sent(moved) for moved in self.answers])
+    def committed(self) -> None:
+        tell(self.hearing.on_committed, self.answers)
+
+    def end(self, error: CanoaError | None) -> None:
+        tell(self.hearing.on_end, self.answers if error is None else error)
 
 
 class Flight:
@@ -74,10 +82,6 @@ def without_sent(again: Sequence[Moved], before: Sequence[Moved]) -> list[Moved]
         )
         for moved in again
     ]
-
-
-def _all_sent(moved: Moved) -> Moved:
-    return msgspec.structs.replace(moved, sent=(*moved.sent, *moved.owed), owed=()) if moved.owed else moved
 
 
 def _node_of(owed: Owed) -> object:

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-WAIT_S: Final = 0.02
-"""How long whoever is in no hurry waits for company. A sync beside a lone call makes it slower by a tenth; longer lets
-the broker keep more that was dealt with."""
+WAIT_S: Final = 0.1
+MANY: Final = 64
+"""How long whoever is in no hurry waits for company, if not so many are there before. While a log is synced, commits to
+it wait: with 20 ms calls one after the other took 7 to 10 % longer. Longer lets the broker keep more that was dealt
+with, and bring more of it again should this program be killed."""
 
 MEND_EVERY_S: Final = 1.0
 MEND_TRIES: Final = 5
@@ -82,7 +84,7 @@ class Syncer:
     def _schedule(self) -> None:
         if self._syncing or not self._waiting:
             return
-        if self._is_hurried:
+        if self._is_hurried or len(self._waiting) >= MANY:
             self._sync()
         elif self._timer is None:
             self._timer = self._loop.call_later(WAIT_S, self._sync)

@@ -97,7 +97,8 @@ async def test_the_end_of_a_task_is_told_by_another_manager_in_the_same_words(op
 
     taken = await second.take_owed(now_ms=NOW_MS + DAY_MS, limit=5, for_ms=1000)
 
-    assert taken == sorted(done.owed, key=lambda owed: owed.key)
+    in_order = sorted(done.owed, key=lambda owed: owed.key)
+    assert [(each.key, each.publication) for each in taken] == [(each.key, each.publication) for each in in_order]
 
 
 async def test_what_another_manager_sent_after_the_hold_can_time_out(open_store: OpenStore) -> None:
@@ -180,3 +181,13 @@ async def test_a_plan_with_a_name_is_kept(store: FullStore) -> None:
     await store.forget(Retention(), now_ms=NOW_MS + 9 * DAY_MS, limit=100)
 
     assert await store.plan(SINGLE.name) == SINGLE
+
+
+async def test_a_final_result_can_wait_where_a_reply_tells_the_caller(open_store: OpenStore) -> None:
+    store = await open_store()
+    await move(store, begin("a", reply_to="caller"))
+    await move(store, begin("b"))
+    told, heard_by_listeners_alone = await move(store, answer("a.0.1.1")), await move(store, answer("b.0.1.1"))
+
+    assert {each.key: each.can_wait for each in told.owed} == {"a.0.reply.caller": False, "a.0.final.0": True}
+    assert {each.key: each.can_wait for each in heard_by_listeners_alone.owed} == {"b.0.final.0": False}

@@ -234,8 +234,9 @@ def reply(number: int, queue: str = "canoa.reply.1") -> Owed:
     return Owed(key=f"{queue}.{number}", publication=publication)
 
 
-def final(number: int) -> Owed:
-    return Owed(key=f"final.{number}", publication=routed.final_result(TaskId(f"{number}"), b"{}", Outcome.OK))
+def final(number: int, *, can_wait: bool = False) -> Owed:
+    publication = routed.final_result(TaskId(f"{number}"), b"{}", Outcome.OK)
+    return Owed(key=f"final.{number}", publication=publication, can_wait=can_wait)
 
 
 def bodies(publication: Publication) -> list[bytes]:
@@ -334,6 +335,36 @@ async def test_final_results_leave_behind_what_somebody_waits_for(sender: Sender
         topology.AMQ_TOPIC,
     ]
     assert bodies(post.publications[1]) == [b"0", b"1"]
+
+
+async def test_a_final_result_whose_caller_is_told_by_a_reply_leaves_a_moment_later(
+    sender: Sender, post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "WAIT_S", 0.02)
+    await sent(sender, reply(0), final(0, can_wait=True))
+    assert [each.exchange for each in post.publications] == [""]
+
+    await asyncio.sleep(0.1)
+    assert [each.exchange for each in post.publications] == ["", topology.AMQ_TOPIC]
+
+
+async def test_many_final_results_wait_only_for_the_end_of_the_turn(sender: Sender, post: Post) -> None:
+    crowd = [each for number in range(sending.FEW) for each in (reply(number), final(number, can_wait=True))]
+    await sent(sender, *crowd)
+
+    assert [each.exchange for each in post.publications] == ["", "", *[topology.AMQ_TOPIC] * sending.FEW]
+
+
+async def test_stopping_sends_what_waits(sender: Sender, post: Post, moves: Moves) -> None:
+    await sent(sender, final(0, can_wait=True))
+    assert post.publications == []
+
+    stopping = asyncio.ensure_future(sender.stop())
+    await asyncio.sleep(0)
+    post.posted[0](None)
+    await asyncio.wait_for(stopping, 1)
+
+    assert moves.paid == ["final.0"]
 
 
 async def test_all_steps_of_a_bundle_for_a_node_without_a_queue_are_lost_to_it(

@@ -22,21 +22,33 @@ WITHIN_S = 10.0
 
 
 class Desk:
-    """Moves through a store, and the keys of what left before it was on disk."""
+    """Moves through a store, and the keys of what left before it was written, and of what was owed once it was
+    committed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.store = SqliteStore(path)
         self.settings = DEFAULT_SETTINGS
         self.left: list[str] = []
+        self.owed: list[str] = []
 
     def _on_ahead(self, attempts: Sequence[Owed]) -> None:
         self.left += [each.key for each in attempts]
 
+    def _on_committed(self, answers: Sequence[Moved]) -> None:
+        self.owed += [each.key for moved in answers for each in moved.owed]
+
     async def moved(self, *moves: Move, paid: Sequence[str] = ()) -> list[Moved]:
         told: asyncio.Future[list[Moved] | Exception] = asyncio.get_running_loop().create_future()
         self.store.start_advance(
-            moves, ONE, paid=paid, settings=self.settings, ahead=self._on_ahead, on_end=told.set_result, is_hurried=True
+            moves,
+            ONE,
+            paid=paid,
+            settings=self.settings,
+            ahead=self._on_ahead,
+            on_committed=self._on_committed,
+            on_end=told.set_result,
+            is_hurried=True,
         )
         async with asyncio.timeout(WITHIN_S):
             answers = await told

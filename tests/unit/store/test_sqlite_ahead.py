@@ -326,7 +326,14 @@ async def test_whoever_fails_over_an_answer_holds_up_nobody(desk: Desk) -> None:
         raise RuntimeError("a bug")
 
     desk.store.start_advance(
-        [begin("a")], ONE, paid=[], settings=DEFAULT_SETTINGS, ahead=fail, on_end=fail, is_hurried=True
+        [begin("a")],
+        ONE,
+        paid=[],
+        settings=DEFAULT_SETTINGS,
+        ahead=fail,
+        on_committed=fail,
+        on_end=fail,
+        is_hurried=True,
     )
     (moved,) = await desk.moved(begin("b"))
 

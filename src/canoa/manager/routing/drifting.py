@@ -43,7 +43,8 @@ class Drifting:
 
     def spread(self, features: Sequence[float], drift: float = 0.0) -> float:
         """The standard deviation of the mean. `drift`: variance that the first weight has gained meanwhile."""
-        return sqrt(max(0.0, drift + self._variance(features)))
+        variance = drift + self._variance(features)
+        return sqrt(variance) if variance > 0.0 else 0.0
 
     def learn(self, features: Sequence[float], error: float, *, drift: float = 0.0) -> None:
         """`error`: by how much more there was than expected. `features`: how much each weight has to do with it."""

@@ -12,7 +12,9 @@ from __future__ import annotations
 import threading
 from math import cos, exp, log, sin, tau
 from random import Random
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from canoa.manager.routing.drawing import drawn
 from canoa.manager.routing.drifting import Drifting
@@ -87,6 +89,15 @@ class _Own:
         waiting = out * exp(-places)
         return level + log(1 + waiting), level + log(1 + IMPOSED * waiting), (1.0, -waiting / (1 + waiting))
 
+    def drift(self, choices: int, now_ms: int) -> float:
+        """Since something was learnt; no more than makes it a stranger again."""
+        if not self.at_ms:
+            return 0.0
+        gained = (choices - self.at_choice) * DRIFT_PER_CHOICE
+        if now_ms > self.at_ms:
+            gained += (now_ms - self.at_ms) * DRIFT_PER_MS
+        return gained if gained < STRANGER_VARIANCE else STRANGER_VARIANCE
+
     def learn(self, features: tuple[float, float], error: float, *, drift: float) -> None:
         self.model.learn(features, error, drift=drift)
         level, places = self.model.weights
@@ -107,7 +118,7 @@ class _Kind:
         self.level = level if self.level is None else self.level + KIND_WEIGHT * (level - self.level)
 
 
-class _Belief(NamedTuple):
+class _Belief(msgspec.Struct, frozen=True, gc=False):
     """About the logarithm of the milliseconds. `rank`: the mean, with what it costs others."""
 
     rank: float
@@ -135,7 +146,8 @@ class Learned:
         with self._lock:
             self._choices[asked.action] = self._choices.get(asked.action, 0) + 1
             beliefs = self._beliefs(asked, looked_at, circumstances)
-        guesses = [self._random.gauss(belief.rank, belief.spread) for belief in beliefs]
+        gauss = self._random.gauss
+        guesses = [gauss(belief.rank, belief.spread) for belief in beliefs]
         best = guesses.index(min(guesses))
         why = f"learned: {_in_ms(beliefs[best])}, the best guess of {len(looked_at)}"
         return Chosen(looked_at[best], why, (beliefs[best].out, *circumstances))
@@ -153,8 +165,9 @@ class Learned:
             error = log(1 + max(0, seen.took_ms)) - expected - kind.model.mean(circumstances)
             if not seen.is_ok:
                 error = max(error, min(FAILED, LONGEST - expected))
-            own.learn(features, error, drift=self._drift(seen.action, own, seen.now_ms))
-            own.at_choice, own.at_ms = self._choices.get(seen.action, 0), seen.now_ms
+            choices = self._choices.get(seen.action, 0)
+            own.learn(features, error, drift=own.drift(choices, seen.now_ms))
+            own.at_choice, own.at_ms = choices, seen.now_ms
             if seen.is_ok:
                 level = own.model.weights[0]
                 kind.learn(circumstances, error, level)
@@ -176,34 +189,34 @@ class Learned:
 
     def _beliefs(self, asked: Asked, candidates: Sequence[Candidate], circumstances: Sequence[float]) -> list[_Belief]:
         shared: dict[tuple[Layer, str], tuple[_Kind, float]] = {}
+        choices = self._choices.get(asked.action, 0)
         beliefs = []
         for each in candidates:
             group = (each.layer, each.site)
             if group not in shared:
                 kind = self._kind_of(asked.action, each)
                 shared[group] = kind, kind.model.mean(circumstances)
-            beliefs.append(self._belief(asked, each.node_id, *shared[group]))
+            beliefs.append(self._belief(asked, each.node_id, choices, *shared[group]))
         return beliefs
 
-    def _belief(self, asked: Asked, node_id: NodeId, kind: _Kind, by_circumstances: float) -> _Belief:
+    def _belief(self, asked: Asked, node_id: NodeId, choices: int, kind: _Kind, by_circumstances: float) -> _Belief:
         own = self._own.get(node_id, _NOTHING).get(asked.action)
         out, oldest_ms = self._traffic.out_and_oldest_ms(asked.action, node_id, asked.now_ms)
-        least = log(1 + oldest_ms) if oldest_ms else 0.0
         if own is None:
-            begin = self._levels.get(asked.action, 0.0) if kind.level is None else kind.level
-            level, spread = begin + by_circumstances, STRANGER_VARIANCE**0.5
-            mean, rank = level + log(1 + out), level + log(1 + IMPOSED * out)
-            return _Belief(max(least, rank), max(least, mean), spread, out, is_stranger=True)
-        mean, rank, features = own.expected(out)
-        spread = own.model.spread(features, self._drift(asked.action, own, asked.now_ms))
-        return _Belief(max(least, rank + by_circumstances), max(least, mean + by_circumstances), spread, out)
-
-    def _drift(self, action: ActionName, own: _Own, now_ms: int) -> float:
-        """No more than makes it a stranger again."""
-        if not own.at_ms:
-            return 0.0
-        choices = self._choices.get(action, 0) - own.at_choice
-        return min(STRANGER_VARIANCE, choices * DRIFT_PER_CHOICE + max(0, now_ms - own.at_ms) * DRIFT_PER_MS)
+            level = self._levels.get(asked.action, 0.0) if kind.level is None else kind.level
+            mean, rank, spread = level + log(1 + out), level + log(1 + IMPOSED * out), STRANGER_VARIANCE**0.5
+        else:
+            mean, rank, features = own.expected(out)
+            spread = own.model.spread(features, own.drift(choices, asked.now_ms))
+        mean, rank = mean + by_circumstances, rank + by_circumstances
+        least = log(1 + oldest_ms) if oldest_ms else 0.0
+        return _Belief(
+            rank if rank > least else least,  # for every node that is looked at: twice as quick as `max`
+            mean if mean > least else least,
+            spread,
+            out,
+            own is None,
+        )
 
     def _kind_of(self, action: ActionName, candidate: Candidate) -> _Kind:
         group = (action, candidate.layer, candidate.site)
