@@ -192,8 +192,8 @@ async def test_a_load_is_written_when_it_moved_by_much(memory_town: Town) -> Non
     town = memory_town
     await town.start_manager(NodeSettings(ack_every_s=0.01))
     for load in (0.0, 0.1, 0.9):
-        await town.register(headers={sapparchi.LOAD: load})
         before = len(town.acks())
+        await town.register(headers={sapparchi.LOAD: load})
         await town.until(lambda before=before: len(town.acks()) > before)  # type: ignore[misc]
 
     row = await town.row()
