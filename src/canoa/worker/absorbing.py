@@ -93,6 +93,11 @@ class Requests:
         """What will answer it."""
         return self._in_hand.get(asked.id) or self._attempts.get(asked.attempt)
 
+    def is_begun(self, asked: Asked) -> bool:
+        """This very copy: the same request may have come by several ways."""
+        known = self._in_hand.get(asked.id)
+        return known is not None and known.asked is asked
+
     def join(self, known: InHand, asked: Asked) -> None:
         known.also += (asked,)
         if asked.id != known.asked.id:

@@ -116,7 +116,7 @@ class Answerer:
     def _send(self, asked: Asked, message: Message) -> None:
         """To all who ask for it."""
         in_hand = self.requests.in_hand(asked)
-        if in_hand.answer is not None:  # refused twice, say
+        if in_hand.asked is not asked or in_hand.answer is not None:  # another copy of it; refused twice, say
             self.requests.join(in_hand, asked)
             return
         also = in_hand.also
@@ -178,10 +178,11 @@ class Answerer:
         is_repeated = asked.delivery.redelivered and self.requests.is_answered(asked.id)
         return None if self._recent is None or is_repeated else self._recent.find(asked)
 
-    def abandon(self, request: NodeMessage) -> None:
-        """It ends here without an answer: whoever waited for that comes again."""
-        for each in self.requests.end(request.request_id, is_answered=False):
-            self._give_back(each)
+    def abandon(self, asked: Asked) -> None:
+        """It ends here without an answer: whoever waited for that comes again. Nobody waits for what was not begun."""
+        if self.requests.is_begun(asked):
+            for each in self.requests.end(asked.id, is_answered=False):
+                self._give_back(each)
 
     def _on_found(self, asked: Asked, entry: Entry | None) -> None:
         if entry is None:
@@ -190,11 +191,13 @@ class Answerer:
             self._serve(asked, entry.message)
 
     def _serve(self, asked: Asked, answer: Message) -> None:
-        """The answer to another request for the same attempt, unless it says only that one's own fate."""
-        if answer.headers[sapparchi.STATUS] in (sapparchi.RETURNED, Outcome.CANCELLED):
+        """The answer to the same request, or to another one for the same attempt; to that not what says only the first
+        one's own fate."""
+        said = sapparchi.decode(answer.body, NodeMessage)
+        is_own_fate = answer.headers[sapparchi.STATUS] in (sapparchi.RETURNED, Outcome.CANCELLED)
+        if is_own_fate and said.request_id != asked.id:
             self._give_back(asked)
             return
-        said = sapparchi.decode(answer.body, NodeMessage)
         body = sapparchi.encode(msgspec.structs.replace(said, request_id=asked.id))
         self._send(asked, msgspec.structs.replace(answer, body=body, message_id=message_id_of(asked.request)))
 

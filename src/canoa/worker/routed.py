@@ -167,8 +167,10 @@ class RoutedOffer(Offer):
     def hand_back(self, delivery: Delivery) -> None:
         """To the manager: this node leaves, and another may have it."""
         if delivery.is_settled:
-            self._answerer.abandon(_routed(delivery).request)
+            self._answerer.abandon(_routed(delivery).asked)
             self._settler.dropped()
+        elif self._is_in_other_hands(delivery):
+            self.absorb(delivery)
         else:
             self._tell(delivery, failure(sapparchi.RETURNED, result.failure("its node leaves")))
 
@@ -180,14 +182,21 @@ class RoutedOffer(Offer):
         self._send_to_itself(delivery, ladder.towards(self.queue, message, RECOUNTED_S))
 
     def wait(self, delivery: Delivery, wait_s: float) -> None:
+        if self._is_in_other_hands(delivery):
+            self.absorb(delivery)
+            return
         message = task.again(_routed(delivery).as_it_came())
         self._send_to_itself(delivery, ladder.towards(self.queue, message, wait_s))
 
+    def _is_in_other_hands(self, delivery: Delivery) -> bool:
+        """Another copy of it was begun while this one waited: what is said of this one would be said of that."""
+        return self.is_known(delivery) and not self._answerer.requests.is_begun(_routed(delivery).asked)
+
     def requeue(self, delivery: Delivery) -> None:
-        self._answerer.abandon(_routed(delivery).request)
+        self._answerer.abandon(_routed(delivery).asked)
         super().requeue(delivery)
 
     def _send_to_itself(self, delivery: Delivery, publication: Publication) -> None:
-        self._answerer.abandon(_routed(delivery).request)
+        self._answerer.abandon(_routed(delivery).asked)
         refuse = partial(self.refuse_message, delivery)
         self._settler.send_then_ack(publication, delivery, if_unsendable=refuse)

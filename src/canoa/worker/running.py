@@ -107,15 +107,15 @@ class Runner:
 
     async def handle(self, offer: Offer, delivery: Delivery, *, is_suspect: bool = False) -> None:
         """From the bytes to the end. `is_suspect`: it came from the suspect queue, and nothing else runs here."""
-        if offer.is_routed and offer.is_known(delivery):  # another copy of it started while this one waited
-            offer.absorb(delivery)
-            return
         known = self.look(offer, delivery, is_suspect=is_suspect)
         if known is not None:
             await self._attempt(offer, known, delivery, offer.policy_for(known).timeout_s)
 
     def look(self, offer: Offer, delivery: Delivery, *, is_suspect: bool = False) -> Task | None:
         """The task, if it may run now. None: whatever else follows from its state has been done."""
+        if offer.is_routed and offer.is_known(delivery):  # another copy of it started while this one waited
+            offer.absorb(delivery)
+            return None
         try:
             known = task.read(delivery.message, offer.name)
         except Undecodable as exc:

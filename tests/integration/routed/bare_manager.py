@@ -115,7 +115,7 @@ class BareManager:
         return answered
 
     async def answers(self, count: int) -> list[Answered]:
-        return [_answered(each.message) for each in await self._answers.take(count)]
+        return [read_answer(each.message) for each in await self._answers.take(count)]
 
     async def answers_together(self, count: int) -> list[Answered]:
         """That many, in however many messages they come."""
@@ -123,7 +123,7 @@ class BareManager:
         while len(found) < count:
             message = (await self._answers.take_one()).message
             parts = bundle.parts(message) if bundle.is_bundle(message) else [message]
-            found += map(_answered, parts)
+            found += map(read_answer, parts)
         return found
 
     @property
@@ -151,7 +151,7 @@ def _notice(exchange: str, key: str, body: bytes) -> Publication:
     return Publication(message=Message(body=body), exchange=exchange, key=key, mandatory=False)
 
 
-def _answered(message: Message) -> Answered:
+def read_answer(message: Message) -> Answered:
     read = sapparchi.decode(packing.unpack(message, MAX_BYTES), NodeMessage)
     data = msgspec.json.decode(read.message_data)
     return Answered(read.request_id, read.action_to, data, message.headers, message.content_encoding)
