@@ -165,18 +165,27 @@ class Answerer:
                 self.requests.join(known, asked)
             else:
                 self._serve(asked, known.answer)
-        elif (answer := self._told_before(asked)) is not None:
+        elif self._asks_for_nothing(asked):
+            self._settler.done(asked.delivery)
+        elif self._recent is not None and (answer := self._recent.find(asked)) is not None:
             self._serve(asked, answer)
-        elif self.requests.is_answered(asked.id) or self._outbox is None or asked.id in self._outbox:
-            self._settler.done(asked.delivery)  # its answer is with the broker, or goes there from the outbox
         else:
-            earlier = self._outbox.answered_as(asked.attempt) or ""
-            self._outbox.find(earlier, partial(self._on_found, asked))
+            self._look_up(asked)
 
-    def _told_before(self, asked: Asked) -> Message | None:
-        """A broker that gives the same delivery out again asks for nothing: it did not hear that we had it."""
-        is_repeated = asked.delivery.redelivered and self.requests.is_answered(asked.id)
-        return None if self._recent is None or is_repeated else self._recent.find(asked)
+    def _asks_for_nothing(self, asked: Asked) -> bool:
+        """Its answer is with the broker, or goes there from the outbox. Where there are other ways, that may be lost,
+        and who sends it once more asks for it; but not a broker that only did not hear that we had its delivery."""
+        is_told = self.requests.is_answered(asked.id) or (self._outbox is not None and asked.id in self._outbox)
+        return is_told and (self._recent is None or asked.delivery.redelivered)
+
+    def _look_up(self, asked: Asked) -> None:
+        """In the outbox: under its own id, or under that of the same attempt."""
+        outbox = self._outbox
+        if outbox is None:
+            self._on_found(asked, None)
+            return
+        kept_as = asked.id if asked.id in outbox else outbox.answered_as(asked.attempt)
+        outbox.find(kept_as or "", partial(self._on_found, asked))
 
     def abandon(self, asked: Asked) -> None:
         """It ends here without an answer: whoever waited for that comes again. Nobody waits for what was not begun."""
@@ -185,10 +194,12 @@ class Answerer:
                 self._give_back(each)
 
     def _on_found(self, asked: Asked, entry: Entry | None) -> None:
-        if entry is None:
-            self._give_back(asked)
-        else:
+        if entry is not None:
             self._serve(asked, entry.message)
+        elif self.requests.is_answered(asked.id):  # a manager that has no answer lets it run again
+            self.answer_to(asked, failure(sapparchi.RETURNED, result.failure("its answer is no longer here")))
+        else:
+            self._give_back(asked)
 
     def _serve(self, asked: Asked, answer: Message) -> None:
         """The answer to the same request, or to another one for the same attempt; to that not what says only the first

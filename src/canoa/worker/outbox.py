@@ -137,9 +137,10 @@ class Outbox:
     # --- Keeping --------------------------------------------------------------------------------------
 
     def put(self, entry: Entry) -> Kept | Dropped:
-        """The first answer to a request stands."""
+        """The first answer to a request stands, and waits again if it was sent: somebody asked for it once more."""
         known = self._one("SELECT id FROM answers WHERE request_id = ?", entry.request_id)
         if known is not None:
+            self._wait_again(known)
             return Kept(id=known)
         body = _encode(entry.message)
         size = ROW_BYTES + len(body) + len(entry.request_id) + len(entry.attempt) + len(entry.action)
@@ -171,6 +172,13 @@ class Outbox:
             self._database.execute("UPDATE answers SET sent_ms = ? WHERE id = ?", (self._now_ms(), id))
             self.stats.messages -= 1
             self.stats.bytes -= size
+
+    def _wait_again(self, id: int) -> None:
+        size = self._one("SELECT bytes FROM answers WHERE id = ? AND sent_ms IS NOT NULL", id)
+        if size is not None:
+            self._database.execute("UPDATE answers SET sent_ms = NULL WHERE id = ?", (id,))
+            self.stats.messages += 1
+            self.stats.bytes += size
 
     def drop(self, id: int) -> Gone | None:
         """It can never be sent."""

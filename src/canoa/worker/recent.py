@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 MAX_ANSWERS: Final = 1_000
 MAX_BYTES: Final = 1024 * 1024
-"""Of all of them. What falls out of here, a manager that asks again lets run again."""
+"""Of all of them. What fell out of here is given back to a manager that asks again; without an answer, it lets that run
+again."""
 
 
 class _Told(NamedTuple):

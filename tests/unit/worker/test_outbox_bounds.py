@@ -106,6 +106,18 @@ def test_the_first_answer_to_a_request_stands(tmp_path: Path) -> None:
         assert [len(each.entry.message.body) for each in outbox.waiting()] == [1]
 
 
+def test_what_was_sent_and_is_asked_for_once_more_waits_again(tmp_path: Path) -> None:
+    with closing(Outbox.open(tmp_path / "box.db")) as outbox:
+        first = kept(outbox, answer("a", size=1))
+        held = outbox.stats.bytes
+        with outbox.group():
+            outbox.sent(first.id)
+
+        assert kept(outbox, answer("a", size=2)) == first
+        assert [len(each.entry.message.body) for each in outbox.waiting()] == [1]
+        assert (outbox.stats.messages, outbox.stats.bytes) == (1, held)
+
+
 def test_a_look_takes_so_many_bytes_and_one_at_least_and_leaves_out_what_is_on_its_way(tmp_path: Path) -> None:
     with closing(Outbox.open(tmp_path / "box.db")) as outbox:
         rows = [kept(outbox, answer(name, size=1000)).id for name in "abcd"]
