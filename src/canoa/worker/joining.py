@@ -17,6 +17,7 @@ from canoa.worker.registration import State
 from canoa.worker.routed import RoutedOffer
 from canoa.worker.unicast import Unicast
 from canoa.worker.uplinks.port import UplinkDelivery
+from canoa.worker.waiting_here import WaitingHere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -84,8 +85,10 @@ class Joined:
             recent=Recent() if self._ways.are_several else None,
             compression=compression.rules.get(identity.layer),
         )
+        self._waiting = waiting = WaitingHere()
+        queue, estimate = self.node.queue, self._estimate
         routed: dict[str, RoutedOffer] = {
-            each.name: RoutedOffer(each, settler, answerer, queue=self.node.queue, estimate=self._estimate)
+            each.name: RoutedOffer(each, settler, answerer, waiting=waiting, queue=queue, estimate=estimate)
             for each in offers
         }
         self._unicast = Unicast(
@@ -157,8 +160,9 @@ class Joined:
         self._answerer.sender.start()
 
     async def leave(self) -> None:
-        """Say so, if anybody can hear it."""
+        """Say so, if anybody can hear it. What waits for its time is given back then, to be sent to others."""
         await asyncio.gather(self.node.leave(), *(uplink.leave() for uplink in self._uplinks))
+        self._waiting.end()
 
     async def close_uplinks(self) -> None:
         """Also those that were never started: their places are free then."""

@@ -20,7 +20,7 @@ from canoa.broker.port import Publication
 from canoa.errors import CanoaError, NodeDeaf, Unroutable
 from canoa.logs import get_logger
 from canoa.wire import canary, sapparchi
-from canoa.worker.uplinks.port import uplink_of
+from canoa.worker.uplinks.port import brought_by_uplink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,9 +74,9 @@ class OwnProof:
         delivery.settle()
         if request.request_id != self._request_id:
             answer = canary.answer(request, self._node.id, reply_to=delivery.message.reply_to)
-            uplink = uplink_of(delivery)
-            if uplink is not None:
-                uplink.send(answer.message, _ignored)
+            brought = brought_by_uplink(delivery)
+            if brought is not None:
+                brought.uplink.send(answer.message, _ignored)
             else:
                 self._broker.post(answer, _ignored)
 

@@ -16,7 +16,7 @@ import msgspec
 from canoa import telemetry
 from canoa.broker import ladder
 from canoa.broker.bundled import PartDelivery
-from canoa.broker.port import Delivery, Message, Publication, Settlement
+from canoa.broker.port import Delivery, Message, Settlement
 from canoa.errors import PayloadTooLarge
 from canoa.execution import rules
 from canoa.execution.outcome import Outcome
@@ -25,6 +25,7 @@ from canoa.wire import result, sapparchi, task
 from canoa.worker.absorbing import Asked
 from canoa.worker.answering import Answer, failure, message_id_of
 from canoa.worker.offer import RECOUNTED_S, Encoded, Offer
+from canoa.worker.uplinks.port import brought_by_uplink
 
 if TYPE_CHECKING:
     from canoa.execution.policy import Policy
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from canoa.wire.task import Task
     from canoa.worker.answering import Answerer
     from canoa.worker.settling import Settler
+    from canoa.worker.waiting_here import WaitingHere
 
 log = get_logger(__name__)
 
@@ -69,8 +71,10 @@ class RoutedDelivery:
         return self.origin.message.headers.get(sapparchi.SUSPECT) is True
 
     def held_s(self, now_s: float) -> float:
-        """How long the bundle that it came in is in our hands; 0 for what came alone."""
-        return now_s - self.origin.whole.opened_s if isinstance(self.origin, PartDelivery) else 0.0
+        """How long a broker waits for a word on the bundle that it came in; 0 for what came alone, or by an uplink."""
+        if isinstance(self.origin, PartDelivery) and brought_by_uplink(self.origin) is None:
+            return now_s - self.origin.whole.opened_s
+        return 0.0
 
     def settle(self, how: Settlement = Settlement.ACK) -> bool:
         return self.origin.settle(how)
@@ -91,11 +95,21 @@ def _routed(delivery: Delivery) -> RoutedDelivery:
 
 
 class RoutedOffer(Offer):
-    """`estimate`: of everything the node's queue brings, since that is what its prefetch is for."""
+    """`waiting`: for what an uplink brought. `estimate`: of everything the node's queue brings, since that is what its
+    prefetch is for."""
 
     is_routed = True
 
-    def __init__(self, pool: Offer, settler: Settler, answerer: Answerer, *, queue: str, estimate: RunEstimate) -> None:
+    def __init__(
+        self,
+        pool: Offer,
+        settler: Settler,
+        answerer: Answerer,
+        *,
+        waiting: WaitingHere,
+        queue: str,
+        estimate: RunEstimate,
+    ) -> None:
         super().__init__(
             pool.action,
             settler,
@@ -106,6 +120,7 @@ class RoutedOffer(Offer):
             max_payload_bytes=pool.max_payload_bytes,
         )
         self._answerer = answerer
+        self._waiting = waiting
 
     def policy_for(self, known: Task) -> Policy:
         """Managers send the time limit along, and mostly the action's own."""
@@ -179,14 +194,13 @@ class RoutedOffer(Offer):
         message = task.again(_routed(delivery).as_it_came(), crashes=crashes)
         if as_suspect:
             message = msgspec.structs.replace(message, headers={**message.headers, sapparchi.SUSPECT: True})
-        self._send_to_itself(delivery, ladder.towards(self.queue, message, RECOUNTED_S))
+        self._send_to_itself(delivery, message, RECOUNTED_S)
 
     def wait(self, delivery: Delivery, wait_s: float) -> None:
         if self._is_in_other_hands(delivery):
             self.absorb(delivery)
             return
-        message = task.again(_routed(delivery).as_it_came())
-        self._send_to_itself(delivery, ladder.towards(self.queue, message, wait_s))
+        self._send_to_itself(delivery, task.again(_routed(delivery).as_it_came()), wait_s)
 
     def _is_in_other_hands(self, delivery: Delivery) -> bool:
         """Another copy of it was begun while this one waited: what is said of this one would be said of that."""
@@ -196,7 +210,13 @@ class RoutedOffer(Offer):
         self._answerer.abandon(_routed(delivery).asked)
         super().requeue(delivery)
 
-    def _send_to_itself(self, delivery: Delivery, publication: Publication) -> None:
-        self._answerer.abandon(_routed(delivery).asked)
-        refuse = partial(self.refuse_message, delivery)
-        self._settler.send_then_ack(publication, delivery, if_unsendable=refuse)
+    def _send_to_itself(self, delivery: Delivery, message: Message, wait_s: float) -> None:
+        routed = _routed(delivery)
+        self._answerer.abandon(routed.asked)
+        brought = brought_by_uplink(routed.origin)
+        if brought is None:
+            publication = ladder.towards(self.queue, message, wait_s)
+            self._settler.send_then_ack(publication, delivery, if_unsendable=partial(self.refuse_message, delivery))
+        else:
+            self._waiting.put(brought.again(message), wait_s)
+            self._settler.done(delivery)

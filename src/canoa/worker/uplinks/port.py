@@ -52,10 +52,10 @@ class Uplink(Protocol):
     async def aclose(self) -> None: ...
 
 
-def uplink_of(delivery: Delivery) -> Uplink | None:
-    """That brought it, by itself or in a bundle; None: it came through the broker."""
+def brought_by_uplink(delivery: Delivery) -> UplinkDelivery | None:
+    """What it came in, be that itself or a bundle; None: it came through the broker."""
     origin = delivery.whole.delivery if isinstance(delivery, PartDelivery) else delivery
-    return origin.uplink if isinstance(origin, UplinkDelivery) else None
+    return origin if isinstance(origin, UplinkDelivery) else None
 
 
 class UplinkDelivery(DirectDelivery):
@@ -74,10 +74,17 @@ class UplinkDelivery(DirectDelivery):
         self.uplink = uplink
         self._on_message = on_message
 
+    def come(self) -> None:
+        self._on_message(self)
+
+    def again(self, message: Message) -> UplinkDelivery:
+        """That message, by itself. Whoever brought this one hears nothing of it."""
+        return UplinkDelivery(message, self.uplink, self._on_message)
+
     def settle(self, how: Settlement = Settlement.ACK) -> bool:
         if how is not Settlement.REQUEUE or self.is_settled:
             return super().settle(how)
         self.abandon()
         successor = UplinkDelivery(self.message, self.uplink, self._on_message, self._on_settled)
-        asyncio.get_running_loop().call_later(AGAIN_AFTER_S, self._on_message, successor)
+        asyncio.get_running_loop().call_later(AGAIN_AFTER_S, successor.come)
         return True
