@@ -67,7 +67,7 @@ class Node:
         page: HealthPage | None,
     ) -> None:
         self.queue = topology.node_queue_name(identity.node_id)
-        self.consumer: Consumer  # from the start on
+        self._consumer: Consumer | None = None  # of its queue
         self._broker = broker
         self._identity = identity
         self._load = load
@@ -97,8 +97,8 @@ class Node:
 
     @property
     def is_listening(self) -> bool:
-        """What is sent to its queue comes."""
-        return self.consumer.is_listening
+        """What is sent to its queue comes. Managers may be heard before."""
+        return self._consumer is not None and self._consumer.is_listening
 
     @property
     def state(self) -> State:
@@ -142,7 +142,7 @@ class Node:
     async def _listen(self) -> None:
         expires_s = MADE_UP_EXPIRES_S if self._identity.is_made_up else None
         own = topology.node_queue(self._identity.node_id, expires_s=expires_s)
-        self.consumer = await self._broker.consume(
+        self._consumer = await self._broker.consume(
             self.queue, self._on_message, prefetch=self._prefetch, topology=own, on_recovered=self._on_recovered
         )
         self._is_listening.set()
@@ -159,7 +159,8 @@ class Node:
 
     async def set_prefetch(self, prefetch: int) -> None:
         self._prefetch = prefetch
-        await self.consumer.set_prefetch(prefetch)
+        assert self._consumer is not None
+        await self._consumer.set_prefetch(prefetch)
 
     def _on_recovered(self, _: float) -> None:
         """Whatever managers said meanwhile is lost, and they may take us for gone."""
@@ -174,8 +175,9 @@ class Node:
     async def _wait_ended(self) -> None:
         """As a consumer's own, whichever it is by now."""
         consumer = None
-        while consumer is not self.consumer:
-            consumer = self.consumer
+        while consumer is not self._consumer:
+            consumer = self._consumer
+            assert consumer is not None
             await consumer.wait_ended()
             await self._is_listening.wait()
 
@@ -288,9 +290,10 @@ class Node:
         await self._take_nothing_more()
 
     async def _take_nothing_more(self) -> None:
+        assert self._consumer is not None
         with suppress(CanoaError, TimeoutError):
             async with asyncio.timeout(LEAVE_WITHIN_S):
-                await self.consumer.cancel()
+                await self._consumer.cancel()
 
     async def _wait_empty(self) -> None:
         while True:
