@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import Final
 
-if TYPE_CHECKING:
-    from canoa.vocabulary import TaskId
+from canoa.vocabulary import TaskId
+
+MAX_TASK_ID_BYTES: Final = 255
+"""What AMQP allows for a message id. A notice of anything longer is noise."""
 
 
 class CancelledTasks:
@@ -15,6 +17,14 @@ class CancelledTasks:
     def __init__(self, capacity: int = 10_000) -> None:
         self._ids: OrderedDict[TaskId, None] = OrderedDict()
         self._capacity = capacity
+
+    def hear(self, notice: bytes) -> TaskId | None:
+        """The task that a notice is about, which is remembered; None: it is noise."""
+        if len(notice) > MAX_TASK_ID_BYTES:
+            return None
+        task_id = TaskId(notice.decode(errors="replace"))
+        self.add(task_id)
+        return task_id
 
     def add(self, task_id: TaskId) -> None:
         self._ids[task_id] = None

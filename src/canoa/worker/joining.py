@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from canoa.execution.prefetch import RunEstimate, deliveries_for, prefetch_for
@@ -165,9 +166,10 @@ class Joined:
         self._waiting.end()
 
     async def close_uplinks(self) -> None:
-        """Also those that were never started: their places are free then."""
-        for uplink in self._uplinks:
-            await uplink.aclose()
+        """Also those that were never started: their places are free then. One that fails over it holds up no other."""
+        async with AsyncExitStack() as closing:
+            for uplink in self._uplinks:
+                closing.push_async_callback(uplink.aclose)
 
     async def aclose(self) -> None:
         await self.close_uplinks()

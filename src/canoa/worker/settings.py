@@ -58,6 +58,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise SettingError(
                 "outbox_always needs an outbox: give the worker a name (--node-id), or a file (--outbox)"
             )
+        self._outbox_limits()  # or what is wrong with them
         if self.concurrency < 1 or self.processes < 0 or self.drain_s < 0:
             raise SettingError(
                 f"concurrency={self.concurrency}, processes={self.processes}, drain={self.drain_s:g}: "
@@ -83,10 +84,12 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """To be opened on the event loop that asks."""
         if not self.outbox:
             return None
-        limits = OutboxLimits(
+        return OutboxWriter(Path(self.outbox), self._outbox_limits())
+
+    def _outbox_limits(self) -> OutboxLimits:
+        return OutboxLimits(
             max_messages=self.outbox_max_messages, max_bytes=self.outbox_max_bytes, drop=self.outbox_drop
         )
-        return OutboxWriter(Path(self.outbox), limits)
 
 
 def worker_settings(ours: Settings, **said: Any) -> WorkerSettings:

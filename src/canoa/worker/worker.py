@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 import time
-from contextlib import suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -57,9 +57,6 @@ Job: TypeAlias = tuple[Offer, Delivery, Permit | None]
 TUNE_EVERY_S = 0.2
 LET_GO_EVERY_S = 5.0
 
-MAX_TASK_ID_BYTES = 255
-"""What AMQP allows for a message id. A cancellation of anything longer is noise, and is not remembered."""
-
 CONSUMER_TIMEOUT_S = 1800.0
 """RabbitMQ's own limit, unless its operator raised it, for how long a delivery may stay unacknowledged."""
 
@@ -97,8 +94,13 @@ class Worker:
         self._main: Lane[Job] = Lane("main", settings.concurrency, self._run)
         self._cpu: Lane[Job] = Lane("cpu", processes, self._run)
         self._offers = [self._offer(action) for action in app.actions.values()]
-        self._address = http_address(settings) if settings.join and settings.http else None
-        self._joined = self._new_joined() if settings.join else None
+        with ExitStack() as undo:  # what is open by then, should the next not come about
+            undo.callback(self._runner.close)
+            self._address = http_address(settings) if settings.join and settings.http else None
+            if self._address is not None:
+                undo.callback(self._address.listener.close)
+            self._joined = self._new_joined() if settings.join else None
+            undo.pop_all()
         self._cancels: Consumer | None = None
         self._look_again_s = 0.0  # by the loop's clock
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -162,7 +164,14 @@ class Worker:
         """Return once every action can be called. Raises what the broker refuses, `NodeIdTaken`, and `SettingError` for
         limits over all workers that there is no store for."""
         telemetry.look()
-        try:
+        async with AsyncExitStack() as undo:
+            undo.callback(self._runner.close)
+            if self._joined is not None:
+                undo.push_async_callback(self._joined.close_outbox)
+            undo.push_async_callback(self._broker.aclose)
+            if self._joined is not None:
+                undo.push_async_callback(self._joined.close_uplinks)
+            undo.push_async_callback(self._limits.aclose)
             shared = await self._limits.open()
             self._gate = Gate(self._runner, self.node_id, shared=shared, room=self.settings.concurrency)
             lanes = (self._main, self._cpu)
@@ -177,15 +186,7 @@ class Worker:
             await self._listen_for_cancels()
             if self._joined is not None:
                 await self._joined.start(self._on_routed)
-        except BaseException:
-            await self._limits.aclose()
-            if self._joined is not None:
-                await self._joined.close_uplinks()
-            await self._broker.aclose()
-            if self._joined is not None:
-                await self._joined.close_outbox()
-            self._runner.close()
-            raise
+            undo.pop_all()
         self._spawn(self._tune(), "tune")
         for offer in self._offers:
             for consumer in offer.consumers:
@@ -290,11 +291,9 @@ class Worker:
 
     def _on_cancel(self, delivery: Delivery) -> None:
         delivery.settle()
-        if len(delivery.message.body) > MAX_TASK_ID_BYTES:
-            return
-        task_id = TaskId(delivery.message.body.decode(errors="replace"))
-        self._cancelled.add(task_id)
-        self._runner.interrupt(self._runs_as(task_id), Interruption.CANCELLED)
+        task_id = self._cancelled.hear(delivery.message.body)
+        if task_id is not None:
+            self._runner.interrupt(self._runs_as(task_id), Interruption.CANCELLED)
 
     def _runs_as(self, task_id: TaskId) -> TaskId:
         return task_id if self._joined is None else TaskId(self._joined.runs_as(task_id))
