@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from canoa.broker import topology
 from canoa.broker.port import Publication
 from canoa.broker.posting import is_hopeless
-from canoa.errors import WrongUse
+from canoa.errors import BrokerUnreachable, WrongUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,11 +51,30 @@ class BrokerWay:
             self._loop.call_soon(on_outcome, WrongUse(str(exc)))
 
 
+class HeardBrokerWay(BrokerWay):
+    """The same, while `is_heard` says that a manager is there who will take it. For those who have other ways: a broker
+    also takes what nobody comes for, where the managers' own link to it is cut."""
+
+    def __init__(self, broker: Broker, is_heard: Callable[[], bool]) -> None:
+        super().__init__(broker)
+        self._is_heard = is_heard
+
+    @property
+    def is_open(self) -> bool:
+        return super().is_open and self._is_heard()
+
+
 class AnyWay:
     """`ways`: the preferred one first. What one does not take goes by the next that is open."""
 
     def __init__(self, ways: Sequence[AnswerWay]) -> None:
         self._ways = ways
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Take nothing more: its ways are about to end."""
+        self._is_closed = True
 
     @property
     def is_the_broker(self) -> bool:
@@ -67,12 +86,14 @@ class AnyWay:
         return any(way.is_open for way in self._ways)
 
     def send(self, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
-        if len(self._ways) == 1:
+        if self._is_closed:
+            self._loop.call_soon(on_outcome, BrokerUnreachable("this node has left"))
+        elif len(self._ways) == 1:
             self._ways[0].send(message, on_outcome)
-            return
-        # Where none is open: over the last one, which says so at once. A broker lets one wait for its link.
-        ways = [way for way in self._ways if way.is_open] or self._ways[-1:]
-        self._try(message, on_outcome, ways, None)
+        elif ways := [way for way in self._ways if way.is_open]:
+            self._try(message, on_outcome, ways, None)
+        else:  # one that is closed might take it all the same, and lose it; a broker lets one wait for its link
+            self._loop.call_soon(on_outcome, BrokerUnreachable("no way to a manager is open"))
 
     def _try(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from canoa.execution.prefetch import RunEstimate, deliveries_for, prefetch_for
 from canoa.wire.compression_policy import DEFAULT_POLICY
-from canoa.worker.answer_way import AnyWay, BrokerWay
+from canoa.worker.answer_way import AnyWay, BrokerWay, HeardBrokerWay
 from canoa.worker.answering import Answerer
 from canoa.worker.node import Node
 from canoa.worker.own_ways import OwnWays
@@ -75,12 +75,12 @@ class Joined:
         self._deliveries = self._prefetch
         self._parts_mean = 1.0  # of one delivery
         self._outbox = outbox
-        by_broker = [BrokerWay(broker)] if has_broker or not self._uplinks else []
+        self._answer_way = self._new_answer_way(broker, has_broker=has_broker)
         self._answerer = answerer = Answerer(
             broker,
             settler,
             identity.node_id,
-            way=AnyWay([*by_broker, *self._uplinks]),
+            way=self._answer_way,
             outbox=outbox,
             always_keep=always_keep,
             recent=Recent() if self._ways.are_several else None,
@@ -99,6 +99,15 @@ class Joined:
             on_canary=self._proof.on_canary,
             max_payload_bytes=offers[0].max_payload_bytes,
         )
+
+    def _new_answer_way(self, broker: Broker, *, has_broker: bool) -> AnyWay:
+        """Over the broker at last, also where no manager is heard there: it keeps answers until one comes."""
+        if not self._uplinks:
+            return AnyWay([BrokerWay(broker)])
+        if not has_broker:
+            return AnyWay(self._uplinks)
+        first = HeardBrokerWay(broker, lambda: self.node.hears_managers)
+        return AnyWay([first, *self._uplinks, BrokerWay(broker)])
 
     @property
     def is_registered(self) -> bool:
@@ -167,6 +176,7 @@ class Joined:
 
     async def close_uplinks(self) -> None:
         """Also those that were never started: their places are free then. One that fails over it holds up no other."""
+        self._answer_way.close()  # first: what was not sent is kept
         async with AsyncExitStack() as closing:
             for uplink in self._uplinks:
                 closing.push_async_callback(uplink.aclose)

@@ -101,6 +101,11 @@ class Node:
         return self._consumer is not None and self._consumer.is_listening
 
     @property
+    def hears_managers(self) -> bool:
+        """Through its broker, a moment ago."""
+        return self._view.heard_s is not None
+
+    @property
     def state(self) -> State:
         return self._view.state
 

@@ -232,6 +232,28 @@ async def test_answers_go_over_mqtt_where_a_manager_is_heard_there_and_over_http
     assert counter.runs == 1
 
 
+@pytest.mark.parametrize("is_heard", [True, False])
+async def test_answers_go_over_the_broker_where_a_manager_is_heard_there_and_over_http_where_none_is(
+    node: Canoa, manager: BareManager, door: Door, is_heard: bool
+) -> None:
+    counter = Counter(node)
+    counter.gate.open()
+    async with node.worker_with(WorkerSettings(node_id=NODE, http=f"{LOOPBACK}:0", manager_url=door.url)):
+        await manager.registration()
+        if is_heard:
+            await manager.heartbeat(1, is_forced=True)
+            await manager.registration()
+        await manager.send("shop.count", headers=OURS, request_id=FIRST)
+
+        if is_heard:
+            assert (await manager.answer()).request_id == FIRST
+            assert door.answers.empty()
+        else:
+            body = await asyncio.wait_for(door.answers.get(), WITHIN_S)
+            assert sapparchi.decode(body, NodeMessage).request_id == FIRST
+            assert not manager.answer_count
+
+
 async def test_a_cut_from_the_broker_is_told_over_mqtt_and_leaving_is_told_by_both(
     node: Canoa, manager: BareManager, topics: Topics, proxy: TcpProxy, mosquitto: MosquittoNode
 ) -> None:

@@ -6,11 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.contract.broker.inbox import Inbox
 
+from canoa.broker import topology
 from canoa.broker.memory import MemoryBroker
-from canoa.broker.port import Message
+from canoa.broker.port import Message, Settlement
 from canoa.errors import BrokerUnreachable, DeliveryUnknown, Unroutable, WrongUse
-from canoa.worker.answer_way import AnyWay, BrokerWay
+from canoa.worker.answer_way import AnyWay, BrokerWay, HeardBrokerWay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,11 +57,46 @@ async def test_a_way_that_is_closed_is_not_tried_while_another_is_open() -> None
     assert [way.tries for way in ways] == [0, 0, 1]
 
 
-async def test_where_all_are_closed_the_last_one_is_tried_alone() -> None:
-    ways = PaperWay(is_open=False), PaperWay(AWAY, is_open=False)
+async def test_where_all_are_closed_none_is_tried_and_that_may_pass() -> None:
+    ways = PaperWay(is_open=False), PaperWay(is_open=False)  # over MQTT 3.1.1 it would be taken, and lost
 
-    assert await outcome_of(*ways) is AWAY
-    assert [way.tries for way in ways] == [0, 1]
+    assert isinstance(await outcome_of(*ways), BrokerUnreachable)
+    assert [way.tries for way in ways] == [0, 0]
+
+
+@pytest.mark.parametrize("ways", [(PaperWay(),), (PaperWay(), PaperWay())])
+async def test_once_it_is_closed_nothing_is_sent_and_that_is_told(ways: tuple[PaperWay, ...]) -> None:
+    told: asyncio.Future[PublishOutcome] = asyncio.get_running_loop().create_future()
+    any_way = AnyWay(ways)
+
+    any_way.close()
+    any_way.send(ANSWER, told.set_result)
+
+    assert isinstance(await asyncio.wait_for(told, 5), BrokerUnreachable)
+    assert [way.tries for way in ways] == [0] * len(ways)
+
+
+@pytest.mark.parametrize(("is_heard", "others_are_open"), [(True, True), (False, True), (False, False)])
+async def test_over_a_broker_where_no_manager_is_heard_answers_go_at_last(
+    is_heard: bool, others_are_open: bool
+) -> None:
+    broker, came = MemoryBroker(), Inbox(Settlement.ACK)
+    await broker.open()
+    await broker.declare(*topology.shared(), *topology.manager())
+    await broker.consume(topology.STEP_RESULTS, came, prefetch=10)
+    other, told = PaperWay(is_open=others_are_open), asyncio.get_running_loop().create_future()
+
+    ways = AnyWay([HeardBrokerWay(broker, lambda: is_heard), other, BrokerWay(broker)])
+    ways.send(ANSWER, told.set_result)
+    assert await asyncio.wait_for(told, 5) is None
+
+    is_over_the_broker = is_heard or not others_are_open
+    assert ways.is_the_broker is is_heard
+    assert other.tries == (not is_over_the_broker)
+    if is_over_the_broker:
+        assert (await came.take_one()).message.body == ANSWER.body
+    assert len(came.deliveries) == is_over_the_broker
+    await broker.aclose()
 
 
 @pytest.mark.parametrize(
