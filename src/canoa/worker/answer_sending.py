@@ -74,6 +74,7 @@ class AnswerSender:
         self._watched: dict[InHand, float] = {}  # since when it flies
         self._watching: asyncio.TimerHandle | None = None
         self._is_closed = False  # the way: nothing was confirmed since something was not
+        self._is_stopped = False
 
     def start(self) -> None:
         """Send what an earlier start left behind."""
@@ -81,7 +82,8 @@ class AnswerSender:
             self._forwarder.wake()
 
     def stop(self) -> None:
-        """Send nothing of the outbox any more: the next start does."""
+        """Send nothing of the outbox any more: the next start does. What is not there goes back to its broker."""
+        self._is_stopped = True
         if self._watching is not None:
             self._watching.cancel()
         if self._forwarder is not None:
@@ -203,7 +205,7 @@ class AnswerSender:
             self._end(owed)  # somebody else gets the task anyway
 
     def _send_again(self, owed: InHand) -> None:
-        if not owed.is_over:  # kept meanwhile
+        if not (owed.is_over or self._is_stopped):  # kept meanwhile
             self._send_alone(owed)
 
     def _on_free(self) -> None:

@@ -10,9 +10,10 @@ import pytest
 from aiohttp import web
 
 from canoa.broker.port import Message
-from canoa.testing.ports import LOOPBACK
+from canoa.errors import BrokerUnreachable, DeliveryUnknown
+from canoa.testing.ports import LOOPBACK, free_port
 from canoa.wire import bundle, fields
-from canoa.worker.uplinks.posting import RESULTS, ManagerPosts
+from canoa.worker.uplinks.posting import AT_ONCE, RESULTS, ManagerPosts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -90,6 +91,41 @@ async def test_answers_to_what_came_alone_go_alone() -> None:
         assert {(await manager.next()).body for _ in range(5)} == {b"%d" % number for number in range(5)}
 
 
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_whoever_waits_when_it_closes_hears_so_once_and_so_does_whoever_comes_later(has_begun: bool) -> None:
+    manager = SlowManager()
+    outcomes: list[PublishOutcome] = []
+    async with posting(manager) as posts:
+        for number in range(AT_ONCE + 4):  # more than may be under way at once
+            posts.answer(Message(body=b"%d" % number), outcomes.append, together=False)
+        await asyncio.sleep(0)  # their tasks are made, and have not begun
+        if has_begun:
+            await manager.next()
+
+        await posts.aclose()
+        posts.answer(Message(body=b"late"), outcomes.append, together=False)
+        await asyncio.sleep(0)
+
+        assert len(outcomes) == AT_ONCE + 5
+        assert {type(each) for each in outcomes} == {BrokerUnreachable, DeliveryUnknown}
+
+
+async def test_a_manager_that_is_away_is_put_last_once_however_many_find_out() -> None:
+    manager = SlowManager()
+    manager.may_say_yes.set()
+    told: asyncio.Queue[PublishOutcome] = asyncio.Queue()
+    async with posting(manager) as there:
+        posts = ManagerPosts([f"http://{LOOPBACK}:{free_port()}", *there._urls], node_id="gw-7")
+        for number in range(2):
+            posts.answer(Message(body=b"%d" % number), told.put_nowait, together=False)
+
+        async with asyncio.timeout(WITHIN_S):
+            outcomes = [await told.get() for _ in range(2)]
+        await posts.aclose()
+
+    assert outcomes == [None, None]
+
+
 class Refusing:
     """A door that lets nobody in, or a manager that cannot read the answer."""
 
@@ -103,7 +139,13 @@ class Refusing:
 
 @pytest.mark.parametrize(
     ("status", "kind", "is_heard"),
-    [(400, "Undecodable", True), (413, "PayloadTooLarge", True), (400, "WrongHost", False), (502, "", False)],
+    [
+        (400, "Undecodable", True),
+        (413, "PayloadTooLarge", True),
+        (400, "WrongHost", False),
+        (409, "NodeIdTaken", False),
+        (502, "", False),
+    ],
 )
 async def test_an_answer_counts_as_told_only_where_a_manager_read_it(status: int, kind: str, is_heard: bool) -> None:
     app = web.Application()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import aiohttp
 import msgspec
 
-from canoa.errors import BrokerUnreachable, DeliveryUnknown, NodeIdTaken, WrongUse
+from canoa.errors import BrokerUnreachable, CanoaError, DeliveryUnknown, NodeIdTaken, WrongUse
 from canoa.logs import get_logger
+from canoa.store.telling import tell
 from canoa.wire import fields, sapparchi
 from canoa.wire.bundle import MAX_PARTS, packed
 
@@ -65,17 +67,18 @@ class ManagerPosts:
         self.manager_id = ""  # of the one that answered last, if it says so
         self._waiting: deque[_Item] = deque()
         self._is_pumping = False  # at the end of this turn of the loop
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[PublishOutcome]] = set()
+        self._is_closed = False
 
     async def is_up(self) -> bool:
         """Whether a manager answers at all: one whose broker is away still takes what comes here."""
-        for _ in range(len(self._urls)):
+        for url in list(self._urls):
             try:
-                async with self._session.get(self._urls[0] + HEALTH, allow_redirects=False) as page:
+                async with self._session.get(url + HEALTH, allow_redirects=False) as page:
                     self.manager_id = page.headers.get(MANAGER, "")
                     return True
             except (aiohttp.ClientError, TimeoutError):
-                self._urls.rotate(-1)
+                self._put_last(url)
         return False
 
     async def register(self, message: Message) -> sapparchi.RegistrationAck:
@@ -88,12 +91,20 @@ class ManagerPosts:
 
     def answer(self, message: Message, on_outcome: Callable[[PublishOutcome], None], *, together: bool) -> None:
         """What comes in one turn of the event loop goes together."""
+        if self._is_closed:
+            self._loop.call_soon(on_outcome, _closed())
+            return
         self._waiting.append(_Item(message, on_outcome, together))
         if not self._is_pumping:
             self._is_pumping = True
             self._loop.call_soon(self._pump)
 
     async def aclose(self) -> None:
+        """Whoever waits hears of it."""
+        self._is_closed = True
+        waiting, self._waiting = self._waiting, deque()
+        for item in waiting:
+            self._loop.call_soon(item.on_outcome, _closed())
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -102,14 +113,18 @@ class ManagerPosts:
     def _pump(self) -> None:
         self._is_pumping = False
         while self._waiting and len(self._tasks) < AT_ONCE:
-            task = self._loop.create_task(self._send(*self._take()), name=f"answers[{self._node_id}]")
+            message, items = self._take()
+            task = self._loop.create_task(self._send(message, len(items)), name=f"answers[{self._node_id}]")
             self._tasks.add(task)
-            task.add_done_callback(self._on_done)
+            task.add_done_callback(partial(self._on_done, items))
 
-    def _on_done(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, items: list[_Item], task: asyncio.Task[PublishOutcome]) -> None:
+        """Here, since a task that is cancelled before its first step runs nothing of its own."""
         self._tasks.discard(task)
-        if not task.cancelled():
-            self._pump()
+        outcome = DeliveryUnknown("closed before a manager answered") if task.cancelled() else task.result()
+        for each in items:
+            tell(each.on_outcome, outcome)
+        self._pump()
 
     def _take(self) -> tuple[Message, list[_Item]]:
         first = self._waiting.popleft()
@@ -122,27 +137,33 @@ class ManagerPosts:
         self._waiting.extendleft(reversed(items[count:]))
         return message, items[:count]
 
-    async def _send(self, message: Message, items: list[_Item]) -> None:
-        outcome: PublishOutcome = None
+    async def _send(self, message: Message, answers: int) -> PublishOutcome:
         try:
             await self._post(RESULTS, message)
         except WrongUse as exc:  # the next time it would be no other: the manager has heard of it
-            log.warning("answer_refused", node_id=self._node_id, answers=len(items), reason=str(exc))
-        except (BrokerUnreachable, DeliveryUnknown) as exc:
-            outcome = exc
-        for each in items:
-            each.on_outcome(outcome)
+            log.warning("answer_refused", node_id=self._node_id, answers=answers, reason=str(exc))
+        except CanoaError as exc:
+            return exc
+        except Exception as exc:  # a bug of ours: those who wait must not do so for ever
+            log.exception("answer_not_sent", node_id=self._node_id, answers=answers)
+            return BrokerUnreachable(f"it cannot be sent: {exc}")
+        return None
 
     async def _post(self, path: str, message: Message) -> bytes:
         """To one after the other, until one takes it."""
         error: BrokerUnreachable | DeliveryUnknown = BrokerUnreachable("no manager is named")
-        for _ in range(len(self._urls)):
+        for url in list(self._urls):
             try:
-                return await self._post_to(self._urls[0] + path, message)
+                return await self._post_to(url + path, message)
             except (BrokerUnreachable, DeliveryUnknown) as exc:
                 error = exc
-                self._urls.rotate(-1)
+                self._put_last(url)
         raise error
+
+    def _put_last(self, url: str) -> None:
+        """Unless somebody else found out meanwhile: the one that is first now may be well."""
+        if self._urls[0] == url:
+            self._urls.rotate(-1)
 
     async def _post_to(self, url: str, message: Message) -> bytes:
         headers = fields.http_headers(message) | self._headers
@@ -162,6 +183,10 @@ class ManagerPosts:
         if _is_about_it(said):
             raise WrongUse(f"{url} refused it (status {status}): {words}")
         raise BrokerUnreachable(f"{url} cannot take it now (status {status}): {words}")
+
+
+def _closed() -> BrokerUnreachable:
+    return BrokerUnreachable("this node no longer speaks to managers over HTTP")
 
 
 def _is_about_it(said: bytes) -> bool:
