@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from tests.contract.broker.inbox import Inbox
+from tests.integration.routed.test_node_ways import Topics
+
 from canoa.broker.mqtt_address import MqttAddress
 from canoa.broker.mqtt_client import MqttClient
-from canoa.broker.port import Message
+from canoa.broker.port import Message, Settlement
 from canoa.errors import DeliveryUnknown
 from canoa.testing.ports import LOOPBACK
 from canoa.worker.uplinks import mqtt
@@ -62,6 +65,19 @@ async def test_a_worker_that_leaves_says_so(mosquitto: MosquittoNode) -> None:
     await uplink.aclose()
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
+
+
+async def test_what_comes_to_one_that_leaves_is_given_to_it_where_no_session_keeps_it(mosquitto: MosquittoNode) -> None:
+    topics, came = Topics(mosquitto), Inbox(Settlement.ACK)
+    uplink = uplink_at(mosquitto.port)
+    async with topics.linked(), asyncio.timeout(WITHIN_S):
+        await uplink.start(came)
+        await uplink.leave()
+
+        await topics.send(Message(body=b"late"))
+
+        assert (await came.take_one()).message.body == b"late"
+    await uplink.aclose()
 
 
 async def test_a_farewell_that_nobody_confirms_keeps_nothing_else_from_being_told_of(

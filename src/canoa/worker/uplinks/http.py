@@ -109,7 +109,12 @@ class HttpUplink:
             return False
         self._in_hand += 1
         self._reads_bundles |= is_bundle(message)
-        self._on_message(UplinkDelivery(message, self, self._on_message, self._on_settled))
+        delivery = UplinkDelivery(message, self, self._on_message, self._on_settled)
+        try:
+            delivery.come()
+        except Exception:  # a bug of ours: its sender hears so, and it must not take a place for ever
+            delivery.settle()
+            raise
         return True
 
     def _on_settled(self, _: Settlement) -> None:
@@ -133,8 +138,13 @@ class HttpUplink:
                 self._forced_s = self._loop.time()
                 await self._feed(registration.Heard(int(self._forced_s * 1000), is_forced=True))
             with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_EVERY_S):
+                async with asyncio.timeout(self._look_again_s()):
                     await self._is_renewed.wait()
+
+    def _look_again_s(self) -> float:
+        """In how long: what is owed is said as soon as it may be."""
+        due_s = registration.due_s(self._view)
+        return POLL_EVERY_S if due_s is None else max(0.0, min(POLL_EVERY_S, due_s - self._loop.time()))
 
     async def _feed(self, event: registration.Event) -> None:
         before = self._view.state

@@ -61,6 +61,7 @@ class MqttUplink:
         self._node_id = node_id
         self._said = said
         self._is_alone = is_alone
+        self._is_lasting = is_lasting and is_alone
         self._loop = asyncio.get_running_loop()
         heard: dict[str, OnDelivery] = dict.fromkeys(node_topics(node_id), self._on_work)
         heard[bundle_topic(node_topics(node_id)[1])] = self._on_work
@@ -70,7 +71,7 @@ class MqttUplink:
             address,
             client_id=f"canoa-node-{node_id}",
             topics=heard,
-            session_s=SESSION_S if is_lasting and is_alone else 0,
+            session_s=SESSION_S if self._is_lasting else 0,
             will=(_REGISTER[0], said(is_leaving=True, leaves=() if is_alone else (self.way,))),
             on_ready=self._on_ready,
         )
@@ -149,8 +150,8 @@ class MqttUplink:
 
     def _on_work(self, delivery: Delivery) -> None:
         """Acknowledged to the broker when its answer is on its way: until then it would come again."""
-        if self._on_message is None or self._is_leaving:
-            return  # it stays with the broker
+        if self._on_message is None or (self._is_leaving and self._is_lasting):
+            return  # it stays with the broker; where nothing waits there, it is given back by whoever leaves
 
         def settle(_: Settlement) -> None:
             delivery.settle()
