@@ -21,6 +21,8 @@ MQTT_UNHEARD: Final = "MQTT-UNHEARD"
 HTTP: Final = "HTTP"
 """Ways to a node: through its queue; the topic it subscribed to, through the managers' own broker, or through another
 one that speaks nothing but MQTT, or, as it says, at one of these where it was not heard yet; or its address."""
+TOPICS: Final = frozenset({MQTT, MQTT_LINK})
+"""Those where nobody can look who is there."""
 
 
 def protocol_of(way: str) -> str:

@@ -15,7 +15,6 @@ from canoa.execution import health
 from canoa.execution.proof import OUT, Proof
 from canoa.manager.pools import WHOLE_NODE, Pools
 from canoa.manager.silence import Signs
-from canoa.vocabulary import HTTP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,7 +40,8 @@ _PROVEN_OUT: Final = {Proof.DEAF: Presence.DEAF, Proof.CUT_OFF: Presence.CUT_OFF
 
 
 class Catalogue:
-    """`on_taken` hears of nodes that are new or changed, `on_forgotten` of those that are known no more.
+    """`on_taken` hears of nodes that are new or changed, and what they were; `on_forgotten` of those that are known no
+    more.
     `endpoint_refusal`: why a node's endpoint is not called; empty: it may be, or it has none."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Catalogue:
         settings: NodeSettings,
         clock: Clock | None = None,
         *,
-        on_taken: Callable[[NodeRow], None] = lambda _: None,
+        on_taken: Callable[[NodeRow, NodeRow | None], None] = lambda *_: None,
         on_forgotten: Callable[[NodeId], None] = lambda _: None,
         endpoint_refusal: Callable[[NodeRow], str] = lambda _: "",
     ) -> None:
@@ -95,13 +95,13 @@ class Catalogue:
         self.pools.refresh()
 
     def _take(self, row: NodeRow) -> None:
-        self.rows[row.node_id] = row
+        before, self.rows[row.node_id] = self.rows.get(row.node_id), row
         self._learnt_s[row.node_id] = self.clock.monotonic_s()
         self._silent -= {row.node_id}  # the next look says what is true
         self.left.pop(row.node_id, None)
         if not row.actions:
             self.left[row.node_id] = None
-        self._on_taken(row)
+        self._on_taken(row, before)
         self._put_into_pools(row)
         if not self.known_actions.issuperset(offered(row)):
             self.known_actions |= offered(row)
@@ -113,7 +113,7 @@ class Catalogue:
             self.pools.remove(row.node_id)
 
     def _has_way(self, row: NodeRow) -> bool:
-        return bool(row.protocol) and not (row.all_ways == (HTTP,) and self.endpoint_refusal(row))
+        return bool(row.protocol) and not (row.has_address_alone and self.endpoint_refusal(row))
 
     def _forget(self, node_id: NodeId) -> None:
         del self.rows[node_id], self._learnt_s[node_id]

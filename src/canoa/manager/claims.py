@@ -37,6 +37,7 @@ MAX_FACT_CHARS: Final = 128
 MAX_TIMEOUT_MS: Final = 7 * 86_400_000
 MAX_RETRIES: Final = 1000
 MAX_GRACE_S: Final = 366 * 86_400.0
+MAX_COUNT: Final = 2**31
 
 _NOT_SAID: Final[dict[str, Any]] = {
     "token": "",
@@ -134,6 +135,7 @@ def _row(
         encodings=_encodings(headers.get(sapparchi.ENCODINGS)),
         link_budget=_link_budget(headers.get(sapparchi.LINK_BUDGET)),
         labels=_labels(headers.get(sapparchi.LABELS)),
+        link=_count(headers.get(sapparchi.LINK)),
     )
     closed = _protocols(headers.get(sapparchi.CLOSED))
     row = reached(row, ways, closed=[way for way in ways if protocol_of(way) in closed])
@@ -214,6 +216,10 @@ def _load(value: HeaderValue) -> float | None:
 
 def _seconds(value: HeaderValue) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 <= value <= MAX_GRACE_S else None
+
+
+def _count(value: HeaderValue) -> int:
+    return value if type(value) is int and 0 <= value < MAX_COUNT else 0
 
 
 def _limits(value: HeaderValue, actions: tuple[ActionName, ...]) -> dict[ActionName, ActionLimits]:

@@ -58,13 +58,13 @@ class Links:
         self._accounts: dict[NodeId, _Account] = {}
         self._totals: dict[tuple[Layer, str], _Total] = {}
 
-    def sent(self, node: NodeRow, way: str, size_bytes: int, *, plain_bytes: int) -> None:
+    def sent(self, node: NodeRow, way: str, size_bytes: int, *, held_bytes: int) -> None:
         if size_bytes:
             account = self._account(node)
             account.out_bytes += size_bytes
             self._total(account, way).out_bytes += size_bytes
         if self._budgets.is_limiting:
-            self._budgets.spend(node, size_bytes, held_bytes=plain_bytes)
+            self._budgets.spend(node, size_bytes, held_bytes=held_bytes)
 
     def received(self, node_id: NodeId, delivery: Delivery) -> None:
         """An answer to an attempt of that node's."""
@@ -122,7 +122,8 @@ def came_by(delivery: Delivery) -> str:
     origin = delivery.whole.delivery if isinstance(delivery, PartDelivery) else delivery
     headers = origin.message.headers
     if isinstance(origin, DirectDelivery):
-        return MQTT_LINK if sapparchi.BY_MQTT_LINK in headers else HTTP
+        # The door's own mark counts: whoever posts may write there whatever he likes.
+        return MQTT_LINK if sapparchi.BY_MQTT_LINK in headers and sapparchi.BY_HTTP not in headers else HTTP
     return MQTT if sapparchi.BY_MQTT in headers else AMQP
 
 

@@ -73,7 +73,7 @@ class Nodes:
         self.catalogue = Catalogue(
             settings,
             clock,
-            on_taken=self.budgets.know,
+            on_taken=self._know,
             on_forgotten=self._forget,
             endpoint_refusal=self.endpoint_refusal,
         )
@@ -178,6 +178,11 @@ class Nodes:
             "stranded": self.stranded.run(),
             "trim": self.trimmer.run(),
         }
+
+    def _know(self, row: NodeRow, before: NodeRow | None) -> None:
+        self.budgets.know(row)
+        if before is not None:
+            self.reaching.know(row, before)
 
     def _forget(self, node_id: NodeId) -> None:
         self._strategies.forget(node_id)

@@ -29,7 +29,7 @@ from canoa.execution.step_moves import (
 from canoa.execution.step_settings import StepSettings
 from canoa.store.port import NewTask, Store, Writes
 from canoa.store.token_port import TokenStore
-from canoa.vocabulary import AMQP, ActionName, Layer, NodeId, TaskId
+from canoa.vocabulary import AMQP, HTTP, MQTT_UNHEARD, ActionName, Layer, NodeId, TaskId
 from canoa.wire.sapparchi import ActionLimits
 
 if TYPE_CHECKING:
@@ -124,6 +124,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     protocol: str = AMQP  # the preferred one of its `open_ways`; empty: nothing can be sent to it
     ways: tuple[str, ...] = ()  # by which it can be reached, where there are several
     closed: tuple[str, ...] = ()  # those of them that are not open just now, as it says, or its last will
+    link: int = 0  # how many it has had to its MQTT broker, as it says: what one had is gone with it
     instance: str = ""
     token: str = ""
     fingerprint: str = ""
@@ -144,6 +145,11 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def all_ways(self) -> tuple[str, ...]:
         """By which it can be reached, the preferred one first."""
         return self.ways or ((self.protocol,) if self.protocol else ())
+
+    @property
+    def has_address_alone(self) -> bool:
+        """Or nothing at all: a topic at which it was not heard yet may be nowhere."""
+        return all(way in (HTTP, MQTT_UNHEARD) for way in self.all_ways)
 
     @property
     def open_ways(self) -> tuple[str, ...]:
@@ -222,7 +228,8 @@ class RoutedStore(Protocol):
     async def plans(self) -> list[Plan]: ...
 
     async def put_nodes(self, nodes: Sequence[NodeRow]) -> int:
-        """Write them, each with the catalogue's next version; gives the last."""
+        """Write them, each with the catalogue's next version; gives the last. A token that the same instance has been
+        given stays, whatever the row says."""
 
     async def touch_nodes(self, seen_ms: Mapping[NodeId, int]) -> None:
         """Signs of life. No new version."""

@@ -22,7 +22,6 @@ from canoa.execution.endpoints import MAX_ENDPOINTS, Endpoint, EndpointRule, Rea
 from canoa.logs import get_logger
 from canoa.settings import without_password
 from canoa.transports.names import Names
-from canoa.vocabulary import HTTP
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -96,7 +95,7 @@ class Caller:
 
     def keeps_away(self, row: NodeRow) -> Refusal | None:
         """Why it cannot be reached at all: its endpoint is not called, and there is no other way to it."""
-        return self.refusal(row) if row.all_ways in ((), (HTTP,)) else None
+        return self.refusal(row) if row.has_address_alone else None
 
     async def look_up(self, row: NodeRow) -> None:
         """So that `refusal` knows where its name leads. What is not found out in time, the first call finds out."""

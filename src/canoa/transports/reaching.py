@@ -6,12 +6,13 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from canoa.broker.posting import is_hopeless
 from canoa.errors import CanoaError, Unroutable, WrongUse
 from canoa.logs import get_logger
 from canoa.store.routed_port import NodeRow
 from canoa.transports.compressing import PLAIN, Compressing
 from canoa.transports.port import SeenTransport
-from canoa.transports.under_way import UnderWay
+from canoa.transports.under_way import UnderWay, place_of
 from canoa.transports.ways import Closed
 from canoa.vocabulary import AMQP, MQTT, MQTT_LINK, Layer
 
@@ -31,12 +32,13 @@ KEEPING: Final = frozenset({AMQP, MQTT, MQTT_LINK})
 class Meter(Protocol):
     """Hears what leaves for nodes."""
 
-    def sent(self, node: NodeRow, way: str, size_bytes: int, *, plain_bytes: int) -> None:
-        """Bodies as they travelled, and as they were before. None travelled where `size_bytes` is 0: it failed."""
+    def sent(self, node: NodeRow, way: str, size_bytes: int, *, held_bytes: int) -> None:
+        """Bodies as they travelled; none did where `size_bytes` is 0: it failed. `held_bytes`: as they were before, and
+        as they were held; 0 where that is over."""
 
 
 class Uncounted:
-    def sent(self, node: NodeRow, way: str, size_bytes: int, *, plain_bytes: int) -> None:
+    def sent(self, node: NodeRow, way: str, size_bytes: int, *, held_bytes: int) -> None:
         """Nobody wants to know."""
 
 
@@ -49,6 +51,13 @@ class _Trial(NamedTuple):
     way: str
     left: tuple[str, ...]
     is_work: bool
+    trouble: PublishOutcome  # of the ways before
+
+    def after(self, outcome: PublishOutcome) -> PublishOutcome:
+        """What is to be told of all ways so far: what may pass on one of them is worth another try, whatever the others
+        say."""
+        is_worse = self.trouble is None or is_hopeless(self.trouble)
+        return outcome if outcome is None or is_worse else self.trouble
 
 
 class Reaching:
@@ -90,18 +99,27 @@ class Reaching:
     def is_up(self, way: str) -> bool:
         return way in self._by_way and self._by_way[way].is_up
 
-    def post(self, node_id: NodeId, messages: Sequence[Message], on_sent: OnSent, *, is_work: bool = False) -> None:
-        """As `NodeTransport.post`. What one way does not take goes by the next; the last one's outcome is told.
-        `is_work`: each has an id of its own, and is to be sent again should the broker that keeps it be gone."""
+    def post(
+        self,
+        node_id: NodeId,
+        messages: Sequence[Message],
+        on_sent: OnSent,
+        *,
+        is_work: bool = False,
+        is_again: bool = False,
+    ) -> None:
+        """As `NodeTransport.post`. What one way does not take goes by the next. Where none takes it, the first outcome
+        that may be better the next time is told, or else the last. `is_work`: each has an id of its own, and is to be
+        sent again should the broker that keeps it be gone. `is_again`: they left once already."""
         node = self._row(node_id) or _stranger(node_id)
         ways = self.ways(node)
         if not ways:
             unheard = Unroutable(f"node {node_id!r:.80} listens where this manager does not speak, or may not call")
             self._loop.call_soon(on_sent, range(len(messages)), unheard)
         elif not node.ways:
-            self._post(node, ways[0], messages, on_sent)
+            self._post(node, ways[0], messages, on_sent, is_again=is_again)
         else:
-            self._try(node, messages, on_sent, ways, is_work=is_work)
+            self._try(node, messages, on_sent, ways, is_work=is_work, is_again=is_again)
 
     # --- Looking ------------------------------------------------------------------------------------------
 
@@ -135,56 +153,76 @@ class Reaching:
 
     # --- Sending ------------------------------------------------------------------------------------------
 
+    def know(self, row: NodeRow, before: NodeRow) -> None:
+        """A way that it has opened again, or has by another link, has not failed: it is tried at once."""
+        if not self._closed:
+            return
+        for way in row.open_ways:
+            if row.instance != before.instance or way in before.closed or place_of(row, way) != place_of(before, way):
+                self._closed.worked(row.node_id, way)
+
     def forget(self, node_id: NodeId) -> None:
         self._closed.forget(node_id)
         self._moved.pop(node_id, None)
 
-    def _post(self, node: NodeRow, way: str, messages: Sequence[Message], on_sent: OnSent) -> None:
+    def _post(self, node: NodeRow, way: str, messages: Sequence[Message], on_sent: OnSent, *, is_again: bool) -> None:
         """As they travel by this way: by another one they may have to be plain."""
         packed = self._compressing.packed(node, way, messages)
 
         def on_counted(places: range, outcome: PublishOutcome) -> None:
             plain_bytes = _size_bytes(messages, places)
             size_bytes = plain_bytes if packed is messages else _size_bytes(packed, places)
-            self._meter.sent(node, way, 0 if outcome is not None else size_bytes, plain_bytes=plain_bytes)
+            sent_bytes = 0 if outcome is not None else size_bytes
+            self._meter.sent(node, way, sent_bytes, held_bytes=0 if is_again else plain_bytes)
             on_sent(places, outcome)
 
         self._by_way[way].post(node, packed, on_counted)
 
     def _try(
-        self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent, ways: tuple[str, ...], *, is_work: bool
+        self,
+        node: NodeRow,
+        messages: Sequence[Message],
+        on_sent: OnSent,
+        ways: tuple[str, ...],
+        *,
+        is_work: bool,
+        is_again: bool,
+        trouble: PublishOutcome = None,
     ) -> None:
         now_s = self._loop.time()
         way = self._closed.first(node.node_id, ways, now_s, is_up=self.is_up)
         assert way is not None
-        if is_work and way in KEEPING:  # before it is sent: the answer may come sooner than the broker's word
-            self.under_way.put(node.node_id, way, messages, now_s)
+        # Before it is sent: the answer may come sooner than the broker's word. Whoever names no instance is of another
+        # make, and may run twice what comes twice.
+        if is_work and way in KEEPING and node.instance:
+            self.under_way.put(place_of(node, way), messages, now_s)
         elif is_work and self.under_way:
             self.under_way.drop([each.message_id or "" for each in messages])
         left = tuple(each for each in ways if each != way)
-        trial = _Trial(node, messages, on_sent, way, left, is_work)
-        self._post(node, way, messages, partial(self._on_sent, trial))
+        trial = _Trial(node, messages, on_sent, way, left, is_work, trouble)
+        self._post(node, way, messages, partial(self._on_sent, trial), is_again=is_again)
 
     def _on_sent(self, trial: _Trial, places: range, outcome: PublishOutcome) -> None:
         node_id = trial.node.node_id
+        told = trial.after(outcome)
         if outcome is None or type(outcome) is WrongUse:  # the message's own fault is not the way's
             self._worked(trial)
-            trial.on_sent(places, outcome)
+            trial.on_sent(places, told)
             return
         self._closed.failed(node_id, trial.way, self._loop.time())
         if not trial.left:
-            trial.on_sent(places, outcome)
+            trial.on_sent(places, told)
             return
         log.debug("way_failed", node_id=node_id, way=trial.way, reason=str(outcome))
         parts = trial.messages[places.start : places.stop]
-        told = partial(_told_at, trial.on_sent, places.start)
-        self._try(trial.node, parts, told, trial.left, is_work=trial.is_work)
+        on_sent = partial(_told_at, trial.on_sent, places.start)
+        self._try(trial.node, parts, on_sent, trial.left, is_work=trial.is_work, is_again=True, trouble=told)
 
     def _worked(self, trial: _Trial) -> None:
         node_id, way = trial.node.node_id, trial.way
         if self._closed:
             self._closed.worked(node_id, way)
-        preferred = self._usable(trial.node, trial.node.all_ways)[0]
+        preferred = next(iter(self._usable(trial.node, trial.node.all_ways)), way)  # none may be by now
         before = self._moved.get(node_id, preferred)
         if way == before:
             return

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from canoa.vocabulary import TOPICS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from canoa.broker.port import Message
+    from canoa.store.routed_port import NodeRow
     from canoa.vocabulary import NodeId
 
 MAX_MESSAGES: Final = 10_000
@@ -22,6 +25,12 @@ KEPT_S: Final = 60.0
 class Place(NamedTuple):
     node_id: NodeId
     way: str
+    link: str = ""  # of a topic: which of the node's links had it; what one had is gone with it
+
+
+def place_of(node: NodeRow, way: str) -> Place:
+    """Where what it is sent now is kept."""
+    return Place(node.node_id, way, f"{node.instance}.{node.link}" if way in TOPICS else "")
 
 
 class _Sent(NamedTuple):
@@ -44,9 +53,8 @@ class UnderWay:
     def __len__(self) -> int:
         return len(self._sent)
 
-    def put(self, node_id: NodeId, way: str, messages: Sequence[Message], now_s: float) -> None:
-        """They go that way now."""
-        place = Place(node_id, way)
+    def put(self, place: Place, messages: Sequence[Message], now_s: float) -> None:
+        """They go there now."""
         for message in messages:
             request_id = message.message_id or ""
             self.drop([request_id])

@@ -50,6 +50,7 @@ LINK_BUDGET: Final = "canoa-link-budget"  # what may travel to and from it, such
 
 WAYS: Final = "canoa-ways"  # by which it can be reached, by comma: AMQP,MQTT,HTTP
 CLOSED: Final = "canoa-closed"  # those of them that are closed just now; of a farewell: those that it is about
+LINK: Final = "canoa-link"  # how many links it has had to its MQTT broker, where nothing there outlives one
 
 BY_MQTT: Final = "x-mqtt-publish-qos"  # RabbitMQ's own, of what was published over MQTT
 BY_MQTT_LINK: Final = "canoa-by-mqtt"  # of what came by a manager's own link to an MQTT broker

@@ -86,6 +86,7 @@ class Node:
         self._on_message: OnDelivery  # from the start on, like the next
         self._prefetch: int
         self._is_listening = asyncio.Event()  # not while it begins to anew
+        self._links = 0  # to its MQTT broker
 
     @property
     def id(self) -> str:
@@ -112,6 +113,10 @@ class Node:
     def renew(self) -> None:
         """Say anew what it is: something of that has changed."""
         self._feed(registration.Renewed())
+
+    def count_link(self) -> None:
+        """One more to its MQTT broker: managers send again what the one before had."""
+        self._links += 1
 
     # --- Joining --------------------------------------------------------------------------------------
 
@@ -257,7 +262,8 @@ class Node:
         """Its registration, by whichever way that goes; without actions where it leaves. `leaves`: these ways alone."""
         identity = self._identity
         closed = ",".join(leaves if is_leaving else self._closed())
-        headers = {sapparchi.CLOSED: closed} if closed else {}
+        headers: dict[str, HeaderValue] = {sapparchi.CLOSED: closed} if closed else {}
+        headers |= {sapparchi.LINK: self._links} if self._links else {}
         said = Registration(
             node_id=identity.node_id,
             endpoint=identity.endpoint,

@@ -283,3 +283,24 @@ async def test_a_cut_from_the_broker_is_told_over_mqtt_and_leaving_is_told_by_bo
     assert by_broker.headers[sapparchi.WAYS] == "AMQP,MQTT"
     assert sapparchi.CLOSED not in left.headers
     assert sapparchi.CLOSED not in by_topic.message.headers
+
+
+async def test_every_link_to_its_mqtt_broker_has_a_number_which_all_ways_say(
+    node: Canoa, manager: BareManager, topics: Topics, mosquitto: MosquittoNode, tcp_proxy: ProxyFactory
+) -> None:
+    Counter(node)
+    to_mosquitto = await tcp_proxy(mosquitto.url)
+
+    async def until_said(link: int) -> None:
+        async with asyncio.timeout(WITHIN_S):
+            while (await topics.registrations.take_one()).message.headers.get(sapparchi.LINK) != link:
+                pass
+            while (await manager.registration()).headers.get(sapparchi.LINK) != link:
+                pass
+
+    async with node.worker_with(replace(settings(mosquitto), mqtt=to_mosquitto.via(mosquitto.url))):
+        await topics.registrations.take_one()
+        to_mosquitto.cut()
+        to_mosquitto.restore()
+
+        await until_said(2)

@@ -37,7 +37,7 @@ class Site:
         by_layer = {Layer(name): parse_budget(name, text) for name, text in layers.items()}
         self.budgets = Budgets(by_layer, self.clock)
         self.catalogue = Catalogue(
-            NodeSettings(), self.clock, on_taken=self.budgets.know, on_forgotten=self.budgets.forget
+            NodeSettings(), self.clock, on_taken=lambda row, _: self.budgets.know(row), on_forgotten=self.budgets.forget
         )
         self.links = Links(self.catalogue.rows, self.budgets)
         self.strategies = Strategies()
@@ -55,8 +55,8 @@ class Site:
         choices = [self.router.choose(Need(RESIZE, self.catalogue.now_ms(), **asked)) for _ in range(times)]
         return [None if each is None else each.node_id for each in choices]
 
-    def travelled(self, name: str, size_bytes: int, *, plain_bytes: int = 0) -> None:
-        self.links.sent(self.row(name), AMQP, size_bytes, plain_bytes=plain_bytes)
+    def travelled(self, name: str, size_bytes: int, *, held_bytes: int = 0) -> None:
+        self.links.sent(self.row(name), AMQP, size_bytes, held_bytes=held_bytes)
 
     def row(self, name: str) -> NodeRow:
         return self.catalogue.rows[NodeId(name)]
@@ -134,7 +134,7 @@ def test_of_many_that_ask_at_once_only_as_many_find_room_as_there_is() -> None:
     assert site.chosen(times=5, size_bytes=300) == ["a", "a", "a", None, None]
 
     for _ in range(3):
-        site.travelled("a", 100, plain_bytes=480)  # they were compressed, and left
+        site.travelled("a", 100, held_bytes=480)  # they were compressed, and left
     assert site.chosen(times=1, size_bytes=300) == ["a"]
 
 
@@ -142,7 +142,7 @@ def test_what_could_not_be_sent_costs_nothing() -> None:
     site = Site(node("a", link_budget=KILO))
     assert site.chosen(times=2, size_bytes=1000) == ["a", None]
 
-    site.travelled("a", 0, plain_bytes=1150)
+    site.travelled("a", 0, held_bytes=1150)
 
     assert site.chosen(times=1, size_bytes=1000) == ["a"]
     assert site.links.use(site.row("a")).out_bytes == 0

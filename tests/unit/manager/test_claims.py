@@ -132,6 +132,11 @@ def test_a_topic_that_was_not_heard_is_not_preferred() -> None:
     assert (row.all_ways, row.protocol) == (("MQTT-UNHEARD", "HTTP"), "HTTP")
 
 
+@pytest.mark.parametrize(("said", "link"), [({}, 0), (3, 3), (-1, 0), (2**40, 0), (True, 0), ("3", 0)])
+def test_a_header_says_which_of_its_mqtt_links_it_has(said: Any, link: int) -> None:
+    assert claimed(headers={sapparchi.LINK: said} if said != {} else {}).link == link
+
+
 def test_headers_say_site_instance_limits_labels_and_load() -> None:
     limits = json.dumps({"urn:sapparchi:Action:shop.resize": {"timeout": 5000, "retry": 1}})
     labels = json.dumps({"gpu": "yes"})

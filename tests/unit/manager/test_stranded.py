@@ -28,14 +28,14 @@ class Out:
         self.ids = ["a", "b"]
 
     async def sent_steps(self, node_id: NodeId, *, limit: int) -> list[str]:
-        return self.ids
+        return self.ids[:limit]
 
 
 class Scene:
     """Two requests are out at a gateway, by its queue."""
 
     def __init__(self) -> None:
-        self.rows: dict[NodeId, NodeRow] = {GATEWAY: node("gw-7", ways=(AMQP, MQTT_LINK, HTTP))}
+        self.rows: dict[NodeId, NodeRow] = {GATEWAY: node("gw-7", ways=(AMQP, MQTT_LINK, HTTP), instance="i1")}
         self.ways = Ways(self.rows)
         self.out = Out()
         self.stranded = Stranded(self.ways.reaching, cast("RoutedStore", self.out), self.rows)
@@ -50,7 +50,10 @@ class Scene:
             await asyncio.sleep(0)
 
     def say_closed(self, *ways: str) -> None:
-        self.rows[GATEWAY] = msgspec.structs.replace(self.rows[GATEWAY], closed=ways)
+        self.say(closed=ways)
+
+    def say(self, **facts: object) -> None:
+        self.rows[GATEWAY] = msgspec.structs.replace(self.rows[GATEWAY], **facts)
 
 
 @pytest.fixture
@@ -118,3 +121,56 @@ async def test_what_no_way_takes_is_tried_again_later(scene: Scene) -> None:
     await scene.look()
 
     assert scene.ways.http.sent == ["a", "b"]
+
+
+# --- Links to an MQTT broker ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def at_topic(scene: Scene) -> Scene:
+    """The two were sent by topic."""
+    scene.say(closed=(AMQP,), link=1)
+    await scene.look()
+    assert scene.ways.mqtt.sent == ["a", "b"]
+    return scene
+
+
+@pytest.mark.parametrize("now", [{"link": 2}, {"instance": "i2"}])
+async def test_what_a_link_had_that_is_another_by_now_is_sent_by_the_new_one_though_nobody_saw_it_closed(
+    at_topic: Scene, now: dict[str, object]
+) -> None:
+    at_topic.say(**now)
+    await at_topic.look()
+    await at_topic.look()
+
+    assert at_topic.ways.mqtt.sent == ["a", "b", "a", "b"]
+    assert at_topic.ways.http.sent == []
+
+
+async def test_it_goes_by_the_way_in_use_if_that_is_another(at_topic: Scene) -> None:
+    at_topic.say(closed=(), link=2)
+    await at_topic.look()
+
+    assert at_topic.ways.amqp.sent == ["a", "b", "a", "b"]
+
+
+async def test_a_new_link_moves_nothing_that_waits_in_the_queue(scene: Scene) -> None:
+    scene.say(link=1)
+    await scene.look()
+
+    assert (scene.ways.amqp.sent, scene.ways.mqtt.sent) == (["a", "b"], [])
+
+
+# --- Much that is out -----------------------------------------------------------------------------------------
+
+
+async def test_what_is_out_beyond_the_first_page_is_sent_again_too(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stranded, "PAGE", 2)
+    scene.out.ids = ["older-1", "older-2", "older-3", "a"]  # and b was answered
+    scene.say_closed(AMQP)
+    await scene.look()
+
+    assert scene.ways.mqtt.sent == ["a"]
+    assert len(scene.ways.reaching.under_way) == 1

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Message, PublishOutcome
     from canoa.store.routed_port import NodeRow
     from canoa.transports.port import NodeTransport, OnSent, SeenTransport
+    from canoa.transports.reaching import Meter
     from canoa.vocabulary import NodeId
 
 
@@ -22,12 +23,12 @@ class PaperTopic:
     """Takes everything, unless it is told what to say instead."""
 
     def __init__(self) -> None:
-        self.is_up = True
+        self.is_up = self.may_be_used = True
         self.says: PublishOutcome = None
         self.sent: list[str] = []
 
     def may_reach(self, node: NodeRow) -> bool:
-        return True
+        return self.may_be_used
 
     def post(self, node: NodeRow, messages: Sequence[Message], on_sent: OnSent) -> None:
         outcome = self.says if self.is_up else BrokerUnreachable("no link")
@@ -52,12 +53,14 @@ class PaperQueue(PaperTopic):
 class Ways:
     """A manager's, to the nodes that it knows."""
 
-    def __init__(self, rows: Mapping[NodeId, NodeRow]) -> None:
+    def __init__(self, rows: Mapping[NodeId, NodeRow], *, meter: Meter | None = None) -> None:
         self.amqp, self.mqtt, self.http = PaperQueue(), PaperTopic(), PaperQueue()
         by_way: dict[str, NodeTransport] = {AMQP: self.amqp, MQTT_LINK: self.mqtt, HTTP: self.http}
-        self.reaching = Reaching(by_way, row=rows.get)
+        self.reaching = Reaching(by_way, row=rows.get, meter=meter)
 
-    async def post(self, node_id: NodeId, *messages: Message, is_work: bool = True) -> list[PublishOutcome]:
+    async def post(
+        self, node_id: NodeId, *messages: Message, is_work: bool = True, is_again: bool = False
+    ) -> list[PublishOutcome]:
         """How it went with each of them, in order."""
         told: dict[int, PublishOutcome] = {}
         all_told = asyncio.Event()
@@ -67,7 +70,7 @@ class Ways:
             if len(told) == len(messages):
                 all_told.set()
 
-        self.reaching.post(node_id, messages, on_sent, is_work=is_work)
+        self.reaching.post(node_id, messages, on_sent, is_work=is_work, is_again=is_again)
         async with asyncio.timeout(5):
             await all_told.wait()
         return [told[place] for place in range(len(messages))]

@@ -22,7 +22,7 @@ from canoa.execution.endpoints import DEFAULT, Reason, parse_endpoints
 from canoa.transports import calling
 from canoa.transports.calling import Caller, NotCalled
 from canoa.transports.http import HttpTransport
-from canoa.vocabulary import HTTP
+from canoa.vocabulary import HTTP, MQTT_UNHEARD
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -238,6 +238,13 @@ async def test_a_node_that_is_reached_otherwise_may_call_its_endpoint_what_it_li
     assert caller.refusal(web_node("amqp://gw-7", protocol="AMQP")) is None
     assert caller.refusal(web_node("amqp://gw-7", protocol="")) is not None
     assert caller.keeps_away(web_node(f"http://{METADATA}", ways=("AMQP", HTTP), protocol="AMQP")) is None
+    await caller.aclose()
+
+
+async def test_a_topic_at_which_a_node_was_not_heard_yet_is_no_other_way() -> None:
+    caller = new_caller()
+
+    assert caller.keeps_away(web_node(f"http://{METADATA}", ways=(MQTT_UNHEARD, HTTP))) is not None
     await caller.aclose()
 
 

@@ -100,8 +100,8 @@ class Book:
     def __init__(self) -> None:
         self.told: list[tuple[str, int, int]] = []
 
-    def sent(self, node: NodeRow, way: str, size_bytes: int, *, plain_bytes: int) -> None:
-        self.told.append((way, size_bytes, plain_bytes))
+    def sent(self, node: NodeRow, way: str, size_bytes: int, *, held_bytes: int) -> None:
+        self.told.append((way, size_bytes, held_bytes))
 
 
 async def sent(node: NodeRow, book: Book, **ways: Way) -> PublishOutcome:
@@ -135,4 +135,4 @@ async def test_by_another_way_it_goes_as_that_one_needs_it_and_counts_once() -> 
     assert outcome is None
     assert [each.content_encoding for each in first.taken] == ["gzip", None]
     assert second.taken == [LARGE, SMALL]
-    assert book.told == [(MQTT_LINK, 0, plain_bytes), (MQTT, plain_bytes, plain_bytes)]
+    assert book.told == [(MQTT_LINK, 0, plain_bytes), (MQTT, plain_bytes, 0)]

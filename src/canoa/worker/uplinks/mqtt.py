@@ -51,17 +51,25 @@ class _Owed(NamedTuple):
 class MqttUplink:
     """`said`: what the node says of itself, forced or not, or that it leaves. `is_lasting`: its name will be used
     again, so messages wait for it. `is_alone`: the node has no other way; else nothing waits here, and its last will is
-    about this way."""
+    about this way; `on_link` hears of every link then."""
 
     way = MQTT
 
     def __init__(
-        self, address: MqttAddress, *, node_id: str, said: Callable[..., Message], is_lasting: bool, is_alone: bool
+        self,
+        address: MqttAddress,
+        *,
+        node_id: str,
+        said: Callable[..., Message],
+        is_lasting: bool,
+        is_alone: bool,
+        on_link: Callable[[], None] = lambda: None,
     ) -> None:
         self._node_id = node_id
         self._said = said
         self._is_alone = is_alone
         self._is_lasting = is_lasting and is_alone
+        self._on_link = on_link
         self._loop = asyncio.get_running_loop()
         heard: dict[str, OnDelivery] = dict.fromkeys(node_topics(node_id), self._on_work)
         heard[bundle_topic(node_topics(node_id)[1])] = self._on_work
@@ -183,6 +191,8 @@ class MqttUplink:
 
     async def _on_ready(self) -> None:
         self._linked.set()
+        if not self._is_alone:
+            self._on_link()
         self.renew()
 
     def _feed(self, event: registration.Event) -> None:

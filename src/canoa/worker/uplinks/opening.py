@@ -47,4 +47,11 @@ def _by_mqtt(node: Node, settings: WorkerSettings, shared: Settings, *, is_alone
     from canoa.worker.uplinks.mqtt import MqttUplink
 
     address = mqtt_address(settings.mqtt, shared)
-    return MqttUplink(address, node_id=node.id, said=node.said, is_lasting=bool(settings.node_id), is_alone=is_alone)
+    return MqttUplink(
+        address,
+        node_id=node.id,
+        said=node.said,
+        is_lasting=bool(settings.node_id),
+        is_alone=is_alone,
+        on_link=node.count_link,
+    )
