@@ -159,7 +159,7 @@ class Follower:
         """Into the store, then into this copy and, by notice, into those of the others."""
         rows = [self._with_last_sign(row) for row in rows]
         version = await self._store.put_nodes(rows)
-        self._catalogue.take([msgspec.structs.replace(row, version=version) for row in rows])
+        self._catalogue.take(await self._store.nodes(since=version - len(rows)))  # tokens are as the store has them
         self._tell(Changed(manager=self._manager_id, version=version))
 
     def _with_last_sign(self, row: NodeRow) -> NodeRow:

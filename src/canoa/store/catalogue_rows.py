@@ -21,7 +21,25 @@ CATALOGUE: Final = "catalogue"
 
 _encode = msgspec.json.Encoder().encode
 
+
+class _Given(msgspec.Struct):
+    """The part of a node's row that says who has been given what."""
+
+    instance: str = ""
+    token: str = ""
+
+
+_decode_given = msgspec.json.Decoder(_Given).decode
+
 BreakerKey = tuple[str, str]
+
+
+def keeping_token(node: NodeRow, doc: bytes | None) -> NodeRow:
+    """With the token that the same start of it has, by its row so far: managers that hear of it at once by different
+    ways draw one each, and the node has been told the first."""
+    given = _Given() if doc is None else _decode_given(doc)
+    is_same = bool(given.token) and given.instance == node.instance
+    return msgspec.structs.replace(node, token=given.token) if is_same else node
 
 
 def node_values(node: NodeRow, version: int) -> tuple[str, int, int, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canoa.execution.step_records import encode_plan, plan_id
-from canoa.store.catalogue_rows import CATALOGUE, breaker_key, node_values, noted
+from canoa.store.catalogue_rows import CATALOGUE, breaker_key, keeping_token, node_values, noted
 from canoa.store.packing import plain
 from canoa.store.postgres_batch import arrays, columns_of
 from canoa.store.routed_reads import breaker_row
@@ -74,10 +74,19 @@ async def put_plan(connection: Connection, plan: Plan, *, now_ms: int) -> bool:
 async def put_nodes(connection: Connection, nodes: Sequence[NodeRow]) -> int:
     last: int = await connection.fetchval(_COUNT, CATALOGUE, len(nodes))
     # The last of each: a row cannot be written twice by one statement.
-    rows = {node.node_id: node_values(node, number) for number, node in enumerate(nodes, start=last - len(nodes) + 1)}
+    docs = await _docs(connection, nodes)
+    kept = [keeping_token(node, docs.get(plain(node.node_id))) for node in nodes]
+    rows = {node.node_id: node_values(node, number) for number, node in enumerate(kept, start=last - len(nodes) + 1)}
     if rows:
         await connection.execute(_PUT_NODES, *columns_of(sorted(rows.values())))
     return last
+
+
+async def _docs(connection: Connection, nodes: Sequence[NodeRow]) -> dict[str, bytes]:
+    """Nobody else changes them now: whoever does has the counter's row."""
+    ids = [plain(node.node_id) for node in nodes]
+    found = await connection.fetch("SELECT node_id, doc FROM nodes WHERE node_id = ANY($1::text[])", ids)
+    return {node_id: doc for node_id, doc in found}  # noqa: C416  # a row is no pair to `dict`'s type
 
 
 async def touch_nodes(connection: Connection, seen_ms: Mapping[NodeId, int]) -> None:

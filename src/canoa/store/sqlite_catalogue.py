@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canoa.execution.step_records import encode_plan, plan_id
-from canoa.store.catalogue_rows import CATALOGUE, breaker_key, node_values, noted
+from canoa.store.catalogue_rows import CATALOGUE, breaker_key, keeping_token, node_values, noted
 from canoa.store.packing import plain
 from canoa.store.routed_reads import breaker_row
 from canoa.vocabulary import NodeId
@@ -47,11 +47,17 @@ def put_nodes(connection: sqlite3.Connection, nodes: Sequence[NodeRow]) -> int:
     version: int = found[0] if found else 0
     if nodes:
         last = version + len(nodes)
-        rows = [node_values(node, number) for number, node in enumerate(nodes, start=version + 1)]
+        kept = [keeping_token(node, _doc(connection, node)) for node in nodes]
+        rows = [node_values(node, number) for number, node in enumerate(kept, start=version + 1)]
         connection.executemany(_PUT_NODE, rows)
         connection.execute("INSERT OR REPLACE INTO counters (name, value) VALUES (?, ?)", (CATALOGUE, last))
         return last
     return version
+
+
+def _doc(connection: sqlite3.Connection, node: NodeRow) -> bytes | None:
+    found = connection.execute("SELECT doc FROM nodes WHERE node_id = ?", (plain(node.node_id),)).fetchone()
+    return None if found is None else found[0]
 
 
 def touch_nodes(connection: sqlite3.Connection, seen_ms: Mapping[NodeId, int]) -> None:

@@ -94,6 +94,22 @@ async def test_a_node_is_kept_as_it_is(store: FullStore) -> None:
     assert (kept.version, kept.limits, kept.site, kept.token) == (1, full.limits, "natal", "t")
 
 
+async def test_the_token_that_one_start_of_a_node_was_given_first_stays_and_another_start_has_its_own(
+    open_store: OpenStore,
+) -> None:
+    stores = [await open_store() for _ in range(2)]
+
+    async def put(store: FullStore, instance: str, token: str) -> str:
+        await store.put_nodes([node("gw-7", instance=instance, token=token)])
+        [kept] = await store.nodes()
+        return kept.token
+
+    given = [await put(each, "i1", token) for each, token in zip(stores, ("first", "second"), strict=True)]
+
+    assert given == ["first", "first"]
+    assert await put(stores[0], "i2", "third") == "third"
+
+
 async def test_every_change_has_the_next_version(store: FullStore) -> None:
     assert await store.put_nodes([node("gw-7"), node("gw-8")]) == 2
     assert await store.put_nodes([node("gw-7", site="natal")]) == 3
