@@ -230,6 +230,8 @@ class Canaries:
             where = place(row, depth, is_unroutable=watch.is_unroutable)
             if where in NOBODY_THERE and await self._closes_queue(row):
                 where = Place.HEARD  # by the next way, maybe
+            elif self._catalogue.rows.get(node_id) is not row:
+                continue  # it has said more meanwhile
             is_full = depth is not None and depth.messages > 0 and node_id in (busy or ())
             self.counts["missed"] += 1
             missed = Missed(place=where, is_full=is_full, shows_life=self._shows_life(watch.view, node_id, where))
@@ -239,7 +241,8 @@ class Canaries:
         """Where the node may be there by another way, its queue is a way that is closed, until it says otherwise."""
         if row.protocol != AMQP or len(row.open_ways) == 1:
             return False
-        if not self._reaching.may_be_besides(row, AMQP, await self._reaching.seen(row.node_id)):
+        seen = await self._reaching.seen(row.node_id)
+        if self._catalogue.rows.get(row.node_id) is not row or not self._reaching.may_be_besides(row, AMQP, seen):
             return False
         log.warning("node_way_deserted", node_id=row.node_id, way=AMQP, reason="a canary in its queue was missed")
         await self._follower.put([without(row, (AMQP,))])

@@ -125,7 +125,7 @@ class Prober:
             return  # it answers
         seen = await self._reaching.seen(node_id)
         row = self._catalogue.rows.get(node_id)
-        if row is None:
+        if row is None or not seen:  # where nobody can look, nobody is missed
             return
         consumers = seen[AMQP] if AMQP in seen else seen.get(HTTP)
         if AMQP not in seen and not consumers and self._reaching.may_be_hidden(row):
