@@ -1,7 +1,8 @@
 """Answers to registrations: at most so often per node, and always one after the last.
 
 By the published key every node hears of every other, so a thousand nodes would hear a million answers. A worker names a
-queue of its own, and is answered there alone; so it can also be told that another one has its id.
+queue of its own, and is answered there alone; so it can also be told that another one has its id. What guards a worker,
+its token and its instance, all others need not hear: it has the token from its own queue, or over HTTP.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from canoa.broker import topology
 from canoa.broker.port import HeaderValue, Message, Publication
 from canoa.manager.pacing import Pacer
 from canoa.urn import action_urn
-from canoa.vocabulary import AMQP, MQTT_LINK
+from canoa.vocabulary import AMQP, MQTT_LINK, TOPICS
 from canoa.wire import sapparchi
 from canoa.wire.sapparchi import RegistrationAck
 
@@ -29,7 +30,8 @@ class Way(NamedTuple):
     node_id: NodeId
     instance: str = ""  # to whose own queue; empty: by the published key
     is_denied: bool = False
-    is_linked: bool = False  # at a broker that speaks nothing but MQTT
+    is_topic: bool = False  # over MQTT
+    is_linked: bool = False  # at a broker that speaks nothing else
 
 
 class Acknowledger:
@@ -46,7 +48,7 @@ class Acknowledger:
         """By the way it came, now or together with what comes until its turn. No other queue than the node's own is
         believed."""
         own = claim.instance if way == AMQP and _is_its_own(reply_to, claim) else ""
-        self._want(Way(claim.node_id, own, is_linked=way == MQTT_LINK))
+        self._want(Way(claim.node_id, own, is_topic=way in TOPICS, is_linked=way == MQTT_LINK))
 
     def deny(self, claim: NodeRow, way: str, *, reply_to: str | None) -> None:
         """Another node has the id, and lives. Who has no queue of its own is not told: both would hear it."""
@@ -89,8 +91,10 @@ def _is_its_own(reply_to: str | None, claim: NodeRow) -> bool:
 
 
 def _acknowledgement(row: NodeRow, way: Way) -> Publication:
-    ack = RegistrationAck(token=row.token, node_id=row.node_id, actions=[action_urn(name) for name in row.actions])
-    headers: dict[str, HeaderValue] = {sapparchi.INSTANCE: row.instance} if row.instance else {}
+    token = "" if row.instance and not way.instance else row.token
+    ack = RegistrationAck(token=token, node_id=row.node_id, actions=[action_urn(name) for name in row.actions])
+    is_named = bool(row.instance) and not way.is_topic
+    headers: dict[str, HeaderValue] = {sapparchi.INSTANCE: row.instance} if is_named else {}
     return _publication(ack, headers, way)
 
 

@@ -13,6 +13,7 @@ import msgspec
 from canoa.broker.direct import DirectDelivery
 from canoa.errors import CanoaError, NodeIdTaken, PayloadTooLarge, StoreUnreachable, Undecodable, WrongUse
 from canoa.manager.claims import Reason, Refused, read_claim
+from canoa.manager.sides import is_bare_side
 from canoa.urn import action_urn
 from canoa.wire import sapparchi
 from canoa.wire.sapparchi import RegistrationAck
@@ -67,6 +68,8 @@ class Doors:
             return RegistrationAck(token="", node_id=claim.node_id, actions=[])
         if row is None or not row.actions:
             raise StoreUnreachable(f"node {claim.node_id!r:.80} is not taken now; the manager's log says why")
+        if is_bare_side(claim, row):  # its own, maybe, at a broker that cannot say so
+            raise StoreUnreachable(f"a device that says the same lives under {claim.node_id!r:.80} at an MQTT broker")
         if row.instance != claim.instance:
             raise NodeIdTaken(claim.node_id)
         return RegistrationAck(token=row.token, node_id=row.node_id, actions=[action_urn(name) for name in row.actions])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from canoa.vocabulary import AMQP, HTTP
+from canoa.vocabulary import AMQP, HTTP, TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,10 +46,12 @@ def may_have(known: NodeRow, claim: NodeRow, seen: Mapping[str, int | None]) -> 
     killed program's consumer goes with its connection, a lost machine's after two heartbeats: its successor gets in
     with one of its next registrations. A node of another make may listen elsewhere: it does not get a worker's id while
     anybody listens for that, and of two such nodes the first one stays unless its queue is there and deserted. Where
-    there is no queue to look at, the address is asked: it answers for the one that was first.
+    there is no queue to look at, the address is asked: it answers for the one that was first. Of a device at a topic it
+    says nothing: many name one at which they never listen.
     """
     consumers = seen.get(AMQP)
-    if HTTP in seen and consumers is None and (known.instance or AMQP not in seen):
+    has_no_queue = AMQP not in seen and TOPICS.isdisjoint(known.open_ways)
+    if HTTP in seen and consumers is None and (known.instance or has_no_queue):
         return not seen[HTTP] or claim.endpoint == known.endpoint
     if known.instance and claim.instance:
         return consumers is None or consumers <= (AMQP in claim.open_ways)

@@ -11,7 +11,7 @@ import asyncio
 import secrets
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,12 +21,12 @@ from canoa.execution.proof import AWAY, Proof
 from canoa.logs import get_logger
 from canoa.manager.acknowledging import Acknowledger
 from canoa.manager.claims import Reason, Refused, read_claim
-from canoa.manager.links import came_by
 from canoa.manager.owning import Ages, is_doubtful, may_have, may_leave
 from canoa.manager.pacing import Pacer
 from canoa.manager.pools import DEFAULT_LIMITS
 from canoa.manager.reading import as_said
-from canoa.manager.sides import closes, is_one_process, joined, without
+from canoa.manager.sides import closes, is_one_process, without
+from canoa.manager.waiting import waiting_for
 from canoa.settings import without_password
 from canoa.vocabulary import HTTP
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker, Delivery
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.following import Follower
+    from canoa.manager.waiting import Waiting
     from canoa.store.routed_port import NodeRow
     from canoa.transports.calling import Caller
     from canoa.transports.reaching import Reaching
@@ -53,25 +54,6 @@ SAY_EVERY_S: Final = 10.0
 """How often one kind of refusal is logged; all are counted."""
 MAKE_ROOM: Final = 100
 """The share, one in so many, of nodes that make room together: one by one, each new node would cost a transaction."""
-
-
-class _Waiting(NamedTuple):
-    """What a node says now, and what brought it: the last delivery of each way, all of which are answered."""
-
-    claim: NodeRow
-    deliveries: dict[str, Delivery]
-
-    def settle(self) -> None:
-        for delivery in self.deliveries.values():
-            delivery.settle()
-
-    def after(self, before: _Waiting) -> _Waiting:
-        """In the place of an earlier one: the same node's stay to be answered, and another one's are not."""
-        is_one = before.claim.instance == self.claim.instance
-        for way, delivery in before.deliveries.items():
-            if not is_one or way in self.deliveries:
-                delivery.settle()
-        return _Waiting(self.claim, before.deliveries | self.deliveries) if is_one else self
 
 
 class Registrations:
@@ -94,7 +76,7 @@ class Registrations:
         self._follower = follower
         self._on_return = on_return
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[NodeId, _Waiting] = {}  # the last one of each node
+        self._waiting: dict[NodeId, Waiting] = {}  # the last one of each node
         self._writing: asyncio.Task[None] | None = None
         self._rivals: set[NodeId] = set()  # of the group that is being written
         self.acks = Acknowledger(broker, catalogue)
@@ -108,13 +90,14 @@ class Registrations:
             self._refuse(claim)
             delivery.settle()
             return
-        if claim.row.actions and not self._can_call(claim.row, delivery):
+        waiting = waiting_for(claim.row, delivery)
+        if claim.row.actions and not self._can_call(self._joined(waiting).claim, delivery):
             return
         self.taken += 1
         if claim.strange:
             why = f"{claim.strange} of its actions have names that cannot be; the others are accepted"
             self._refuse(Refused(Reason.ACTIONS, why, claim.row.node_id))
-        self._take(_Waiting(claim.row, {came_by(delivery): delivery}))
+        self._take(waiting)
 
     def _can_call(self, claim: NodeRow, delivery: Delivery) -> bool:
         """Or reach it otherwise. Whoever offers nothing but an endpoint that is not called is refused."""
@@ -136,25 +119,19 @@ class Registrations:
             self._writing.cancel()
             await asyncio.wait([self._writing])
 
-    def _take(self, waiting: _Waiting) -> None:
+    def _take(self, waiting: Waiting) -> None:
         node_id = waiting.claim.node_id
-        before = self._waiting.pop(node_id, None)
-        waiting = waiting._replace(claim=self._joined(waiting.claim, before))
-        if before is not None:
-            waiting = waiting.after(before)
-        elif self._is_known(waiting.claim):
-            self._accept(waiting)
+        before = self._waiting.get(node_id)
+        alone = self._joined(waiting)
+        if (before is None or before.claim.instance != alone.claim.instance) and self._is_known(alone.claim):
+            self._accept(alone)  # whoever else claims its id meanwhile takes no sign of life from it
             return
-        self._waiting[node_id] = waiting
+        self._waiting[node_id] = alone if before is None else waiting.after(before)
         if self._writing is None:
             self._writing = self._loop.create_task(self._write(), name="manager.registrations")
 
-    def _joined(self, claim: NodeRow, before: _Waiting | None = None) -> NodeRow:
-        """With what its other ways said: what is written, and what waits to be."""
-        if before is None:
-            return joined(self._catalogue.rows.get(claim.node_id), claim)
-        ways = closes(before.claim, claim) if before.claim.actions and not claim.actions else ()
-        return without(before.claim, ways) if ways else joined(before.claim, claim)
+    def _joined(self, waiting: Waiting) -> Waiting:
+        return waiting.joined(self._catalogue.rows.get(waiting.claim.node_id))
 
     def _is_known(self, claim: NodeRow) -> bool:
         known = self._catalogue.rows.get(claim.node_id)
@@ -176,7 +153,7 @@ class Registrations:
         finally:
             self._writing = None  # however it ended: the next registration starts it again
 
-    async def _try_to_write(self, group: dict[NodeId, _Waiting]) -> None:
+    async def _try_to_write(self, group: dict[NodeId, Waiting]) -> None:
         try:
             await self._write_group(group)
         except (StoreUnreachable, StoreFull, BrokerUnreachable) as exc:
@@ -187,7 +164,7 @@ class Registrations:
             log.warning("registrations_written_one_by_one", nodes=len(group), reason=str(exc))
             await self._write_one_by_one(group)
 
-    async def _write_one_by_one(self, group: dict[NodeId, _Waiting]) -> None:
+    async def _write_one_by_one(self, group: dict[NodeId, Waiting]) -> None:
         for node_id, waiting in group.items():
             try:
                 await self._write_group({node_id: waiting})
@@ -196,12 +173,12 @@ class Registrations:
                 self._refuse(Refused(Reason.MALFORMED, f"it cannot be written: {exc!r:.200}", node_id))
                 waiting.settle()
 
-    async def _write_group(self, group: dict[NodeId, _Waiting]) -> None:
+    async def _write_group(self, group: dict[NodeId, Waiting]) -> None:
         rows: list[NodeRow] = []
         await self._put_off_unknowable(group)
         room = await self._room_for(group)
         for node_id, came in list(group.items()):
-            group[node_id] = waiting = came._replace(claim=self._joined(came.claim))
+            group[node_id] = waiting = self._joined(came)
             if self._is_known(waiting.claim):
                 continue  # the group before had the same
             row = self._row(waiting, has_room=room > 0)
@@ -220,7 +197,7 @@ class Registrations:
         for waiting in group.values():
             self._accept(waiting)
 
-    def _give_back(self, group: dict[NodeId, _Waiting]) -> None:
+    def _give_back(self, group: dict[NodeId, Waiting]) -> None:
         for node_id, waiting in group.items():
             later = self._waiting.get(node_id)
             self._waiting[node_id] = waiting if later is None else later.after(waiting)
@@ -231,7 +208,7 @@ class Registrations:
 
     # --- What to write -------------------------------------------------------------------------------------
 
-    def _row(self, waiting: _Waiting, *, has_room: bool) -> NodeRow | None:
+    def _row(self, waiting: Waiting, *, has_room: bool) -> NodeRow | None:
         """None: it is refused, or changes nothing."""
         claim = waiting.claim
         known = self._catalogue.rows.get(claim.node_id)
@@ -274,7 +251,7 @@ class Registrations:
         log.info("node_way_closed", node_id=known.node_id, ways=ways, left=row.open_ways)
         return gone(row, self._catalogue.now_ms()) if len(row.closed) == len(row.all_ways) else row
 
-    async def _room_for(self, group: dict[NodeId, _Waiting]) -> int:
+    async def _room_for(self, group: dict[NodeId, Waiting]) -> int:
         """How many new nodes there is room for, made by those that left first if need be."""
         rows, limit = self._catalogue.rows, self._catalogue.settings.max_nodes
         new = sum(bool(each.claim.actions) for node_id, each in group.items() if node_id not in rows)
@@ -284,11 +261,11 @@ class Registrations:
             await self._follower.drop([rows[node_id] for node_id in first if node_id not in group])
         return limit - len(rows)
 
-    async def _put_off_unknowable(self, group: dict[NodeId, _Waiting]) -> None:
+    async def _put_off_unknowable(self, group: dict[NodeId, Waiting]) -> None:
         """Whoever seems to have another's id is looked for, all of them side by side: an address may be slow to answer.
         Where that cannot be done now, their claims alone come again later."""
         self._rivals.clear()
-        doubtful = [waiting.claim for waiting in group.values() if self._is_doubtful(waiting.claim)]
+        doubtful = [waiting.claim for waiting in group.values() if self._is_doubtful(waiting)]
         looked_for, others = doubtful[:MAX_LOOKS], doubtful[MAX_LOOKS:]
         found = await asyncio.gather(*map(self._look, looked_for))
         unknowable = [claim for claim, look in zip(looked_for, found, strict=True) if isinstance(look, Exception)]
@@ -299,7 +276,7 @@ class Registrations:
             if known is not None and not isinstance(look, Exception) and not may_have(known, claim, look):
                 self._rivals.add(claim.node_id)
 
-    def _take_again(self, waiting: _Waiting) -> None:
+    def _take_again(self, waiting: Waiting) -> None:
         """Unless the node has said more since."""
         later = self._waiting.pop(waiting.claim.node_id, None)
         self._take(waiting if later is None else later.after(waiting))
@@ -312,22 +289,25 @@ class Registrations:
             log.warning("registration_waits", node_id=claim.node_id, reason=str(exc) or "nobody could be asked in time")
             return exc
 
-    def _is_doubtful(self, claim: NodeRow) -> bool:
+    def _is_doubtful(self, waiting: Waiting) -> bool:
+        claim = waiting.claim
         known = self._catalogue.rows.get(claim.node_id)
         signs, now_s = self._catalogue.signs, self._catalogue.clock.monotonic_s()
         ages = Ages(signs.age_s(claim.node_id, now_s), signs.registered_s_ago(claim.node_id, now_s))
         silence_s = self._catalogue.settings.silence_s
-        if known is None or not claim.actions or self._is_known(claim) or is_one_process(known, claim):
+        if known is None or not claim.actions or self._is_known(claim):
+            return False
+        if is_one_process(known, claim, by=waiting.by):
             return False
         return is_doubtful(known, claim, ages=ages, silence_s=silence_s)
 
     # --- Answering ------------------------------------------------------------------------------------------
 
-    def _accept(self, waiting: _Waiting) -> None:
-        """By every way that it came by. Who posted it has the answer already. The last will of one way is no sign that
-        the node lives."""
+    def _accept(self, waiting: Waiting) -> None:
+        """By every way that it came by. Who posted it has the answer already. A farewell is no sign that the node
+        lives, and its last will least of all."""
         waiting.settle()
-        if not waiting.claim.actions and waiting.claim.closed:
+        if not waiting.claim.actions:
             return
         self._catalogue.heard(waiting.claim.node_id, is_registration=True)
         for way, delivery in waiting.deliveries.items():

@@ -83,6 +83,17 @@ def test_the_late_farewell_of_an_earlier_instance_is_not_the_present_ones() -> N
     assert not may_leave(claimed(endpoint="http://127.0.0.7"), claimed(endpoint="http://127.0.0.8", actions=[]))
 
 
+@pytest.mark.parametrize("topic", [sapparchi.BY_MQTT, sapparchi.BY_MQTT_LINK])
+@pytest.mark.parametrize("answers", [0, 1])
+def test_of_a_device_at_a_topic_an_address_that_it_names_says_nothing(topic: str, answers: int) -> None:
+    device = claimed(headers={topic: True})
+
+    assert not may_have(device, claimed(instance="i1"), {HTTP: answers})
+    assert not may_have(
+        device, claimed(endpoint="http://127.0.0.8", headers={sapparchi.BY_HTTP: True}), {HTTP: answers}
+    )
+
+
 # --- Of several ways -------------------------------------------------------------------------------------
 
 

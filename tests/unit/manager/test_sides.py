@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.manager.words import claimed
 
 from canoa.execution.proof import Proof
-from canoa.manager.sides import closes, is_one_process, joined, without
+from canoa.manager import sides
+from canoa.manager.sides import closes, without
 from canoa.vocabulary import AMQP, HTTP, MQTT, MQTT_LINK, MQTT_UNHEARD
 from canoa.wire import sapparchi
 
@@ -28,15 +29,24 @@ BY: dict[str, dict[str, Any]] = {
 TOPICS = pytest.mark.parametrize("topic", [MQTT, MQTT_LINK])
 
 
-def said(by: str, *, instance: str = "i1", closed: str = "", **words: Any) -> NodeRow:
+def said(by: str, *, instance: str = "i1", closed: str = "", link: int = 0, **words: Any) -> NodeRow:
     """By a worker with three ways."""
-    headers = {sapparchi.WAYS: "AMQP,MQTT,HTTP"} | ({sapparchi.CLOSED: closed} if closed else {})
+    headers: dict[str, Any] = {sapparchi.WAYS: "AMQP,MQTT,HTTP"} | ({sapparchi.CLOSED: closed} if closed else {})
+    headers |= {sapparchi.LINK: link} if link else {}
     return claimed(instance=instance, headers=headers | BY[by], **words)
 
 
 def bare(by: str, **words: Any) -> NodeRow:
     """By the same one, over MQTT 3.1.1: without any header."""
     return claimed(headers=BY[by], **words)
+
+
+def joined(known: NodeRow | None, claim: NodeRow, *, by: str = AMQP) -> NodeRow:
+    return sides.joined(known, claim, by=[by] if claim.instance else [])
+
+
+def is_one_process(known: NodeRow, claim: NodeRow, *, by: str = AMQP) -> bool:
+    return sides.is_one_process(known, claim, by=[by] if claim.instance else [])
 
 
 def heard(*rows: NodeRow) -> NodeRow:
@@ -94,6 +104,15 @@ def test_a_node_of_one_way_or_of_another_make_is_as_it_was() -> None:
     assert joined(alone, claimed()) == claimed()
 
 
+def test_the_last_of_its_mqtt_links_counts_whatever_comes_later_by_a_slower_way() -> None:
+    known = heard(said(MQTT_LINK, link=2))
+
+    assert known.link == 2
+    assert joined(known, said(AMQP, link=1)).fingerprint == known.fingerprint
+    assert joined(known, said(AMQP, link=3)).link == 3
+    assert joined(known, said(AMQP, instance="i2", link=1)).link == 1
+
+
 # --- Over MQTT 3.1.1 -----------------------------------------------------------------------------------------
 
 
@@ -114,6 +133,19 @@ def test_it_may_be_the_first_to_be_heard(topic: str) -> None:
 
     assert is_one_process(first, said(AMQP))
     assert joined(first, said(AMQP)).all_ways == (AMQP, topic, HTTP)
+
+
+@TOPICS
+def test_over_http_nobody_is_the_other_side_of_a_device_by_repeating_its_words(topic: str) -> None:
+    device = bare(topic)
+
+    assert not is_one_process(device, said(HTTP), by=HTTP)
+    assert joined(device, said(HTTP), by=HTTP) == said(HTTP)
+
+
+@TOPICS
+def test_at_its_own_topic_it_is(topic: str) -> None:
+    assert is_one_process(bare(topic), said(topic), by=topic)
 
 
 def test_a_bare_registration_opens_its_topic_and_no_other_way() -> None:
