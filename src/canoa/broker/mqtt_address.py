@@ -39,7 +39,8 @@ def mqtt_address(url: str, settings: Settings) -> MqttAddress:
     """Raises `SettingError` for what is none."""
     try:
         parts = urlsplit(url)
-        port = parts.port or SCHEMES[parts.scheme]
+        usual = SCHEMES[parts.scheme]
+        port = parts.port or usual
         host = parts.hostname or ""
     except (ValueError, KeyError):
         host, port, parts = "", 0, urlsplit("")

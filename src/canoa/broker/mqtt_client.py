@@ -52,6 +52,10 @@ _NO_WELCOME: Final = "Operation timed out"  # the library's words for a broker t
 Ready: TypeAlias = Callable[[], Awaitable[None]]
 
 
+class _HungUp(aiomqtt.MqttError):
+    """Before it had said a word."""
+
+
 class MqttClient:
     """`run` keeps the link. `topics`: what is heard, and who hears it, by topic. `session_s`: how long the broker keeps
     what comes for us while we are away; zero: not at all. `will`: topic and text of what the broker says for us, once
@@ -102,6 +106,8 @@ class MqttClient:
             except (aiomqtt.MqttError, OSError) as exc:
                 # A broker that does not know ours hangs up on us; one that was heard to know it never does.
                 self._is_old ^= not self._knows_new and _was_hung_up_on(exc)
+                if self._is_old and isinstance(exc, _HungUp):
+                    continue  # at once: one that is just starting would hang up again, and get the newer one next
                 log.warning("mqtt_link_lost", broker=f"{self._address.host}:{self._address.port}", reason=str(exc))
             is_steady = self._loop.time() - began_s > AGAIN_AT_MOST_S
             wait_s = AGAIN_AFTER_S if is_steady else min(2 * wait_s, AGAIN_AT_MOST_S)
@@ -151,10 +157,16 @@ class MqttClient:
         message that goes, and acknowledge before the work."""
         inner = client._client
         on_connect: Any = inner.on_connect
+        on_disconnect: Any = inner.on_disconnect
 
         def on_connected(*told: Any) -> None:
             self._receive_maximum = getattr(told[-1], "ReceiveMaximum", AT_ONCE)
             on_connect(*told)
+
+        def on_disconnected(*told: Any) -> None:
+            if not client._connected.done():  # the library would wait for a welcome, for ten seconds
+                client._connected.set_exception(_HungUp("the broker hung up on our greeting"))
+            on_disconnect(*told)
 
         def on_message(_: paho.Client, __: Any, came: paho.MQTTMessage) -> None:
             if client is self._client:
@@ -167,7 +179,8 @@ class MqttClient:
                 self._sending.on_confirmed(number, reason)
 
         inner.manual_ack_set(True)
-        inner.on_connect, inner.on_message, inner.on_publish = on_connected, on_message, on_publish
+        inner.on_connect, inner.on_disconnect = on_connected, on_disconnected
+        inner.on_message, inner.on_publish = on_message, on_publish
 
     def _session(self) -> dict[str, Any]:
         is_clean = self._session_s == 0
@@ -242,7 +255,7 @@ def _properties(came: paho.MQTTMessage) -> list[tuple[str, str]]:
 
 def _was_hung_up_on(error: Exception) -> bool:
     """There was somebody, who did not let us in. One that is away is told by what the system says about it."""
-    return isinstance(error, MqttConnectError) or str(error) == _NO_WELCOME
+    return isinstance(error, MqttConnectError | _HungUp) or str(error) == _NO_WELCOME
 
 
 def _check(codes: Sequence[Any], topics: Mapping[str, OnDelivery]) -> None:

@@ -24,7 +24,7 @@ def http_address(settings: WorkerSettings) -> Address:
     """Listens already. Raises `SettingError` for what is no address, `CanoaError` where the port is taken."""
     host, _, port = settings.http.rpartition(":")
     host = host.strip("[]")
-    if not port.isdecimal() or int(port) > 65535:
+    if not host or not port.isdecimal() or int(port) > 65535:
         raise SettingError(f"http={settings.http!r:.80} is not host:port; write 127.0.0.1:8430, or 0.0.0.0:0")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
