@@ -128,6 +128,7 @@ class Dispatch:
         await self.sender.stop()
         await self.timers.stop()
         await self.moving.aclose()
+        self._look_back()
 
     def _after(self, move: Move, moved: Moved) -> None:
         """What somebody waits for leaves in this turn of the loop; whatever else a move means comes a little later."""
@@ -139,6 +140,8 @@ class Dispatch:
 
     def _look_back(self) -> None:
         written, self._moved = self._moved, []
+        if not written:  # the end came first
+            return
         self.stats.written()
         tell(self._on_moved, written)
         tell(self.timers.note, [due_ms for _, moved in written for due_ms in moved.due_ms])
