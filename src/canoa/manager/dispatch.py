@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
 PAGE: Final = 500
 
-LOOK_BACK_S: Final = 0.005
-"""How long whatever a move means, besides what it owes, waits for company: a lone call is over before that."""
-
 
 class Dispatch:
     """`on_moved` hears of moves that were written. `reaching`: how messages get to nodes. `links`: counts what nodes
@@ -131,11 +128,11 @@ class Dispatch:
         self._look_back()
 
     def _after(self, move: Move, moved: Moved) -> None:
-        """What somebody waits for leaves in this turn of the loop; whatever else a move means comes a little later."""
+        """What somebody waits for leaves in this turn of the loop; whatever else a move means comes in the next."""
         if moved.owed:
             self.sender.send(moved.owed)
         if not self._moved:
-            self._loop.call_later(LOOK_BACK_S, self._look_back)
+            self._loop.call_soon(self._look_back)  # before its caller's next request, which may need the place
         self._moved.append((move, moved))
 
     def _look_back(self) -> None:
