@@ -27,3 +27,9 @@ def post(
 def is_hopeless(outcome: PublishOutcome) -> bool:
     """Whether sending the same again would fail the same way. What a permission can mend is not."""
     return isinstance(outcome, Unroutable) or type(outcome) is WrongUse
+
+
+def after_trouble(trouble: PublishOutcome, outcome: PublishOutcome) -> PublishOutcome:
+    """What is to be told of one way and those before it: what may pass on one of them is worth another try, whatever
+    the others say."""
+    return outcome if outcome is None or trouble is None or is_hopeless(trouble) else trouble

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from canoa.broker.posting import is_hopeless
+from canoa.broker.posting import after_trouble
 from canoa.errors import CanoaError, Unroutable, WrongUse
 from canoa.logs import get_logger
 from canoa.store.routed_port import NodeRow
@@ -52,12 +52,6 @@ class _Trial(NamedTuple):
     left: tuple[str, ...]
     is_work: bool
     trouble: PublishOutcome  # of the ways before
-
-    def after(self, outcome: PublishOutcome) -> PublishOutcome:
-        """What is to be told of all ways so far: what may pass on one of them is worth another try, whatever the others
-        say."""
-        is_worse = self.trouble is None or is_hopeless(self.trouble)
-        return outcome if outcome is None or is_worse else self.trouble
 
 
 class Reaching:
@@ -204,7 +198,7 @@ class Reaching:
 
     def _on_sent(self, trial: _Trial, places: range, outcome: PublishOutcome) -> None:
         node_id = trial.node.node_id
-        told = trial.after(outcome)
+        told = after_trouble(trial.trouble, outcome)
         if outcome is None or type(outcome) is WrongUse:  # the message's own fault is not the way's
             self._worked(trial)
             trial.on_sent(places, told)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from canoa.broker import topology
 from canoa.broker.port import Publication
-from canoa.broker.posting import is_hopeless
+from canoa.broker.posting import after_trouble
 from canoa.errors import BrokerUnreachable, WrongUse
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ class AnyWay:
         trouble: PublishOutcome,
         outcome: PublishOutcome,
     ) -> None:
-        """What may pass on one of them is worth another try, whatever the others say."""
-        told = outcome if outcome is None or trouble is None or is_hopeless(trouble) else trouble
+        told = after_trouble(trouble, outcome)
         if told is None or not left:
             on_outcome(told)
         else:

@@ -76,17 +76,12 @@ class Offer(ABC):
 
     # --- What comes again -----------------------------------------------------------------------
 
-    def is_known(self, delivery: Delivery) -> bool:
-        """It runs here already, or was answered from here: to be absorbed, not to be run. Of routed ones alone."""
+    def absorbs(self, delivery: Delivery) -> bool:
+        """True: it runs here already, or was answered from here, and gets that answer. A pool knows no such thing."""
         return False
 
-    def absorb(self, delivery: Delivery) -> None:
-        """Give a known one the answer that there is, or will be."""
-        raise NotImplementedError
-
-    def begun(self, delivery: Delivery) -> None:
-        """Its attempt starts: from here on it is known. Of routed ones alone."""
-        raise NotImplementedError
+    def begun(self, delivery: Delivery) -> None:  # noqa: B027  # a pool has nothing to note
+        """Its attempt starts: from here on its copies are absorbed, where they are."""
 
     # --- Ends -----------------------------------------------------------------------------------
 

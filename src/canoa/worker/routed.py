@@ -129,10 +129,18 @@ class RoutedOffer(Offer):
     # --- What comes again -----------------------------------------------------------------------
 
     def is_known(self, delivery: Delivery) -> bool:
+        """To be absorbed, not to be run."""
         return self._answerer.is_known(_routed(delivery).asked)
 
     def absorb(self, delivery: Delivery) -> None:
+        """Give a known one the answer that there is, or will be."""
         self._answerer.absorb(_routed(delivery).asked)
+
+    def absorbs(self, delivery: Delivery) -> bool:
+        if not self.is_known(delivery):
+            return False
+        self.absorb(delivery)
+        return True
 
     def begun(self, delivery: Delivery) -> None:
         self._answerer.requests.in_hand(_routed(delivery).asked)

@@ -113,8 +113,7 @@ class Runner:
 
     def look(self, offer: Offer, delivery: Delivery, *, is_suspect: bool = False) -> Task | None:
         """The task, if it may run now. None: whatever else follows from its state has been done."""
-        if offer.is_routed and offer.is_known(delivery):  # another copy of it started while this one waited
-            offer.absorb(delivery)
+        if offer.absorbs(delivery):  # another copy of it started while this one waited
             return None
         try:
             known = task.read(delivery.message, offer.name)
@@ -172,8 +171,7 @@ class Runner:
         stats, attempt, is_kept = offer.stats, Attempt(), known.is_kept
         if is_kept or offer.is_routed:
             known = msgspec.structs.replace(known, started_s=time.time())
-        if offer.is_routed:
-            offer.begun(delivery)
+        offer.begun(delivery)
         if is_kept and self._journal is not None:
             self._journal.begun(known.id)
         spanned = telemetry.begin_attempt(known, offer.queue, node_id=self._node_id, is_memory=self._is_memory)
