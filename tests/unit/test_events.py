@@ -22,17 +22,32 @@ if TYPE_CHECKING:
 WITHIN_S = 5.0
 
 
+async def program(hub: MemoryHub) -> Events:
+    broker = MemoryBroker(hub)
+    await broker.open()
+    await broker.declare(*topology.shared())
+    events = Events(broker, is_shared=True, on_progress=lambda _: None)
+    await events.consume()
+    return events
+
+
 async def two_programs() -> tuple[Events, Events]:
     hub = MemoryHub()
-    both = []
-    for _ in range(2):
-        broker = MemoryBroker(hub)
-        await broker.open()
-        await broker.declare(*topology.shared())
-        events = Events(broker, is_shared=True, on_progress=lambda _: None)
-        await events.consume()
-        both.append(events)
-    return both[0], both[1]
+    return await program(hub), await program(hub)
+
+
+async def told_elsewhere(hub: MemoryHub) -> list[str]:
+    """The keys of all that goes through the broker from now on."""
+    broker = MemoryBroker(hub)
+    await broker.open()
+    keys: list[str] = []
+    declared = topology.event_queue("onlooker", "#")
+    await broker.consume("canoa.events.onlooker", lambda each: keys.append(each.key), prefetch=100, topology=declared)
+    return keys
+
+
+def ended(task_id: str) -> Event:
+    return Event(kind="ended", task_id=task_id, action="x", at=as_time(0))
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -43,7 +58,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 async def test_one_who_listens_elsewhere_wants_details_for_as_long_as_he_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SAY_EVERY_S", 0.02)
-    monkeypatch.setattr(module, "WANTED_FOR_S", 0.2)
+    monkeypatch.setattr(module, "COUNTS_FOR_S", 0.2)
     ours, theirs = await two_programs()
     assert not ours.are_wanted
 
@@ -67,3 +82,47 @@ async def test_one_who_listens_here_wants_details() -> None:
         first.cancel()
         await asyncio.wait([first])
     assert not ours.are_wanted
+
+
+async def test_a_lone_program_sends_the_broker_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TELL_AFTER_S", 0)
+    hub = MemoryHub()
+    ours = await program(hub)
+    through_broker = await told_elsewhere(hub)
+
+    ours.tell(ended("a"))
+    await asyncio.sleep(0.05)
+
+    assert through_broker == []
+
+
+async def test_programs_tell_each_other_from_the_moment_that_the_second_one_is_there() -> None:
+    hub = MemoryHub()
+    first = await program(hub)
+    second = await program(hub)
+    await asyncio.sleep(0.01)  # turns of the loop; nowhere near the seconds between two signs of presence
+
+    for teller, hearer in ((first, second), (second, first)):
+        with hearer.watching("a") as heard:
+            teller.tell(ended("a"))
+            await asyncio.wait_for(heard.wait(), WITHIN_S)
+
+
+async def test_one_that_has_gone_is_told_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SAY_EVERY_S", 0.02)
+    monkeypatch.setattr(module, "COUNTS_FOR_S", 0.2)
+    monkeypatch.setattr(module, "TELL_AFTER_S", 0)
+    hub = MemoryHub()
+    ours, theirs = await program(hub), await program(hub)
+    await asyncio.sleep(0.3)  # longer than one sign counts: they say it again and again
+    through_broker = await told_elsewhere(hub)
+    ours.tell(ended("a"))
+    await until(lambda: module.RECORDED in through_broker)
+
+    theirs.stop()
+    await asyncio.sleep(0.3)
+    del through_broker[:]
+    ours.tell(ended("b"))
+    await asyncio.sleep(0.05)
+
+    assert module.RECORDED not in through_broker

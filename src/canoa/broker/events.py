@@ -1,7 +1,8 @@
 """What happens to tasks, told to whoever listens: in this process at once, in others through the broker.
 
-Nothing is kept: who listens late, or too slowly, misses some, and is told so. Whoever listens lets the others know,
-since details that nobody wants need not be told: see `are_wanted`.
+Nothing is kept: who listens late, or too slowly, misses some, and is told so. Programs that hear events let each other
+know that they are there, and whether anybody listens: one that is alone sends the broker nothing, and details that
+nobody wants are not told: see `are_wanted`.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ RECORDED: Final = "recorded"
 
 PROGRESS_KEYS: Final = topology.progress_key("*")
 
+PRESENT: Final = "present"
 WANTED: Final = "wanted"
-"""The routing key by which those who have listeners say so."""
+"""The routing keys by which programs say that they are there, and those who have listeners that as well."""
 
 SAY_EVERY_S: Final = 3.0
-WANTED_FOR_S: Final = 10.0
+COUNTS_FOR_S: Final = 10.0
 """After it was last said: three of those may get lost."""
 
 _events = msgspec.json.Decoder(list[Event])
@@ -60,18 +62,29 @@ class Events:
         self._watchers: dict[str, set[asyncio.Event]] = {}
         self._untold: list[Event] = []
         self._saying: asyncio.TimerHandle | None = None
-        self._wanted_until_s = float("-inf")  # elsewhere, by the loop's clock
+        self._present_until_s = float("-inf")  # others are, by the loop's clock
+        self._wanted_until_s = float("-inf")  # elsewhere
 
     async def consume(self) -> Consumer:
-        """Hear what others tell. `RECORDED` and progress come as lists of events."""
-        declared = topology.event_queue(self._own_id, RECORDED, PROGRESS_KEYS, WANTED)
+        """Hear what others tell, until `stop`. `RECORDED` and progress come as lists of events."""
+        declared = topology.event_queue(self._own_id, RECORDED, PROGRESS_KEYS, PRESENT, WANTED)
         queue = f"canoa.events.{self._own_id}"
-        return await self._broker.consume(queue, self._on_delivery, prefetch=100, topology=declared)
+        consumer = await self._broker.consume(queue, self._on_delivery, prefetch=100, topology=declared)
+        if self._is_shared:
+            self._say()
+        return consumer
+
+    def stop(self) -> None:
+        """Say no more that we are here."""
+        if self._saying is not None:
+            self._saying.cancel()
+            self._saying = None
 
     def tell(self, event: Event) -> None:
-        """Here at once; elsewhere with whatever else happens in this moment."""
+        """Here at once; elsewhere with whatever else happens in this moment. A lone program would pay for that with a
+        tenth of each call, since the broker and it have a message more to handle."""
         self._tell_here(event)
-        if self._is_shared:
+        if self._loop.time() < self._present_until_s:
             if not self._untold:
                 self._loop.call_later(TELL_AFTER_S, self._tell_others)
             self._untold.append(event)
@@ -85,8 +98,8 @@ class Events:
         """Until the iteration is left."""
         queue: asyncio.Queue[Event] = asyncio.Queue(LISTENER_EVENTS)
         self._listeners[queue] = (task_id, action)
-        if self._is_shared and self._saying is None:
-            self._say_wanted()
+        if self._saying is not None:
+            self._say()
         try:
             while True:
                 yield await queue.get()
@@ -118,24 +131,36 @@ class Events:
         told, self._untold = self._untold, []
         message = Message(body=msgspec.json.encode(told), persistent=False, app_id=self._own_id)
         to_all = Publication(message=message, exchange=topology.EVENTS, key=RECORDED, mandatory=False)
-        self._broker.post(to_all, _ignored)
+        self._broker.post(to_all, _ignored, later=True)
 
-    def _say_wanted(self) -> None:
-        self._saying = None
-        if self._listeners:
-            message = Message(body=b"", persistent=False, app_id=self._own_id)
-            self._broker.post(
-                Publication(message=message, exchange=topology.EVENTS, key=WANTED, mandatory=False), _ignored
-            )
-            self._saying = self._loop.call_later(SAY_EVERY_S, self._say_wanted)
+    def _say(self) -> None:
+        """That we are here, at once and from now on."""
+        self.stop()
+        message = Message(body=b"", persistent=False, app_id=self._own_id)
+        key = WANTED if self._listeners else PRESENT
+        said = Publication(message=message, exchange=topology.EVENTS, key=key, mandatory=False)
+        self._broker.post(said, _ignored, later=True)
+        self._saying = self._loop.call_later(SAY_EVERY_S, self._say)
 
     def _on_delivery(self, delivery: Delivery) -> None:
         delivery.settle()
         if delivery.message.app_id == self._own_id:
             return
-        if delivery.key == WANTED:
-            self._wanted_until_s = self._loop.time() + WANTED_FOR_S
-            return
+        if delivery.key in (PRESENT, WANTED, RECORDED):
+            self._on_other(is_wanting=delivery.key == WANTED)
+        if delivery.key not in (PRESENT, WANTED):
+            self._on_told(delivery)
+
+    def _on_other(self, *, is_wanting: bool) -> None:
+        now_s = self._loop.time()
+        is_new = self._present_until_s <= now_s
+        self._present_until_s = now_s + COUNTS_FOR_S
+        if is_wanting:
+            self._wanted_until_s = now_s + COUNTS_FOR_S
+        if is_new and self._saying is not None:
+            self._say()  # it has just come, and may not have heard of us
+
+    def _on_told(self, delivery: Delivery) -> None:
         try:
             events = _events.decode(delivery.message.body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as exc:

@@ -112,6 +112,7 @@ class Recorder:
 
     async def stop(self) -> None:
         """Take nothing new; what is in hand is written, or left to the broker."""
+        self.events.stop()
         for consumer in self._consumers:
             with suppress(CanoaError):
                 await consumer.cancel()
