@@ -99,6 +99,10 @@ class BrokerRefusedOperation(WrongUse):
     """The broker closed the channel: permission denied, or a declaration that differs from what exists."""
 
 
+class DeclarationDiffers(BrokerRefusedOperation):
+    """What was declared exists, with other traits. Nothing was changed."""
+
+
 class QueueMissing(WrongUse):
     """The queue does not exist."""
 

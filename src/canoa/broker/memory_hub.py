@@ -19,6 +19,7 @@ from canoa.broker.routing import Queues, Router
 from canoa.errors import (
     BrokerRefusedMessage,
     BrokerRefusedOperation,
+    DeclarationDiffers,
     QueueMissing,
     Unroutable,
     WrongUse,
@@ -100,7 +101,7 @@ class MemoryHub:
             known = QueueState(spec, member if spec.exclusive else None, self._intents)
             self._queues[spec.name] = known
         elif self.find(spec.name, member).spec != spec:
-            raise BrokerRefusedOperation(f"queue {spec.name!r} exists with other traits: {known.spec}, not {spec}")
+            raise DeclarationDiffers(f"queue {spec.name!r} exists with other traits: {known.spec}, not {spec}")
         self._renew(known)
 
     def find(self, queue: str, member: object) -> QueueState:

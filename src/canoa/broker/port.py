@@ -42,7 +42,8 @@ class Overflow(enum.StrEnum):
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """A queue that is durable, or `exclusive` to this broker object and gone with its connection.
 
-    Arguments are fixed once a queue exists: declaring it again with others raises `BrokerRefusedOperation`.
+    Arguments are fixed once a queue exists: declaring it again with others raises `DeclarationDiffers`, or, where one
+    of both is exclusive, `BrokerRefusedOperation`.
     """
 
     name: str
@@ -202,7 +203,8 @@ class Broker(Protocol):
         """The broker takes no messages right now (alarm). Consuming and settling go on."""
 
     async def declare(self, *declarations: Declaration) -> None:
-        """Make them exist, in order. Idempotent; raises `BrokerRefusedOperation` when one exists with other traits."""
+        """Make them exist, in order. Idempotent; raises `DeclarationDiffers` when one exists with other traits,
+        which is no sign of life for a queue that expires."""
 
     async def depth(self, queue: str) -> Depth:
         """Look without declaring (a passive declare), or raise `QueueMissing`."""

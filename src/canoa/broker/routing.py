@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from canoa.broker.port import Binding, Exchange, ExchangeKind, HeaderValue, Relay
-from canoa.errors import BrokerRefusedOperation
+from canoa.errors import BrokerRefusedOperation, DeclarationDiffers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,7 +143,7 @@ class Router:
                 raise BrokerRefusedOperation(f"exchange name {exchange.name!r} is reserved for the broker")
             self._exchanges[exchange.name] = _Bindings(exchange)
         elif known.exchange != exchange:
-            raise BrokerRefusedOperation(
+            raise DeclarationDiffers(
                 f"exchange {exchange.name!r} exists with other traits: {known.exchange}, not {exchange}"
             )
 

@@ -8,7 +8,7 @@ import pytest
 from tests.contract.broker.inbox import is_there, letter, received_bodies
 
 from canoa.broker.port import Binding, Exchange, ExchangeKind, Queue, Relay
-from canoa.errors import BrokerRefusedOperation, Unroutable
+from canoa.errors import BrokerRefusedOperation, DeclarationDiffers, Unroutable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -228,7 +228,7 @@ async def test_declaring_an_exchange_again_changes_nothing(broker: Broker) -> No
 async def test_an_exchange_with_other_traits_is_refused(broker: Broker, other: Exchange) -> None:
     await broker.declare(Exchange(name="e", kind=ExchangeKind.DIRECT))
 
-    with pytest.raises(BrokerRefusedOperation):
+    with pytest.raises(DeclarationDiffers):
         await broker.declare(other)
 
 

@@ -15,12 +15,13 @@ from tests.contract.broker.inbox import (
     letters,
     numbered,
     received_bodies,
+    until,
     until_gone,
     until_holding,
 )
 
 from canoa.broker.port import Depth, Overflow, Queue
-from canoa.errors import BrokerRefusedOperation, QueueMissing
+from canoa.errors import BrokerRefusedOperation, DeclarationDiffers, QueueMissing
 
 if TYPE_CHECKING:
     from tests.contract.broker.conftest import NewBroker
@@ -56,10 +57,22 @@ async def test_declaring_a_queue_again_keeps_what_it_holds(new_broker: NewBroker
 async def test_a_queue_with_other_traits_is_refused(broker: Broker, other: Queue) -> None:
     await broker.declare(Queue(name="q"))
 
-    with pytest.raises(BrokerRefusedOperation):
+    with pytest.raises(BrokerRefusedOperation if other.exclusive else DeclarationDiffers):
         await broker.declare(other)
 
     assert await is_there(broker, "q")
+
+
+async def test_a_queue_with_another_dead_letter_key_is_refused_also_to_who_would_consume(broker: Broker) -> None:
+    await broker.declare(Queue(name="q", dead_letter_exchange="", dead_letter_key="one"))
+    other = Queue(name="q", dead_letter_exchange="", dead_letter_key="another")
+
+    with pytest.raises(DeclarationDiffers):
+        await broker.declare(other)
+    with pytest.raises(DeclarationDiffers):
+        await broker.consume("q", Inbox(), prefetch=1, topology=[other])
+
+    assert await broker.depth("q") == Depth(0, 0)
 
 
 @pytest.mark.parametrize(
@@ -218,6 +231,20 @@ async def test_using_a_queue_keeps_it_from_expiring(broker: Broker, how: str) ->
             await asyncio.sleep(POLL_EVERY_S)
 
     assert await is_there(broker, "q")
+
+
+async def test_a_declaration_that_is_refused_does_not_keep_a_queue_from_expiring(broker: Broker) -> None:
+    await broker.declare(Queue(name="q", expires_s=SOON_S))
+
+    async def is_free() -> bool:
+        try:
+            await broker.declare(Queue(name="q"))
+        except DeclarationDiffers:
+            return False
+        return True
+
+    assert not await is_free()
+    await until(is_free)
 
 
 # --- Time to live ---------------------------------------------------------------------------------------

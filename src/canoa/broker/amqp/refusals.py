@@ -13,9 +13,17 @@ from canoa.broker.amqp.errors import (
     LinkLost,
     SetupMismatch,
 )
-from canoa.errors import BrokerRefusedLogin, BrokerRefusedOperation, BrokerUnreachable, CanoaError, SettingError
+from canoa.errors import (
+    BrokerRefusedLogin,
+    BrokerRefusedOperation,
+    BrokerUnreachable,
+    CanoaError,
+    DeclarationDiffers,
+    SettingError,
+)
 
 RESOURCE_LOCKED: Final = 405
+PRECONDITION_FAILED: Final = 406
 
 
 def refuses_login(error: AmqpError) -> bool:
@@ -42,7 +50,10 @@ def translated(error: AmqpError) -> CanoaError:
                 f"the broker refuses the login: {error.text}; check user, password and virtual host"
             )
         if not error.whole_connection:
-            return BrokerRefusedOperation(f"the broker refuses: {error.text}")
+            # The same code stands for much else, such as a delivery that was held for too long.
+            differs = error.code == PRECONDITION_FAILED and "inequivalent arg" in error.text
+            refused = DeclarationDiffers if differs else BrokerRefusedOperation
+            return refused(f"the broker refuses: {error.text}")
     if isinstance(error, SetupMismatch):
         return SettingError(f"no link to the broker: {error}")
     if isinstance(error, LinkLost):
