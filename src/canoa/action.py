@@ -11,7 +11,7 @@ import inspect
 import math
 import time
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 import msgspec
@@ -222,20 +222,25 @@ class Action(Generic[P, C, R]):
         )
         return Submitting(self._app, self, options)
 
+    @cached_property
+    def _plainly(self) -> Submitting[P, R]:
+        """Made once: options are checked whenever they are made."""
+        return self.using()
+
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Send it to any worker that offers it. Returns once the broker has it; raises `ArgumentsRefused` before
         anything is sent, `UnknownAction` when nobody ever offered it, `BrokerUnreachable`."""
-        return await self.using().submit(*args, **kwargs)
+        return await self._plainly.submit(*args, **kwargs)
 
     async def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it and wait for the result. Twice as quick as `submit` and `result`, since nothing is put on disk: the
         caller waits and keeps the arguments, and sends them again should the broker lose them."""
-        return await self.using().call(*args, **kwargs)
+        return await self._plainly.call(*args, **kwargs)
 
     async def submit_many(self, calls: Iterable[Any]) -> list[Handle[R]]:
         """Submit each: a single first argument, or what `args(...)` made. One confirmed batch, much faster than one
         by one. Raises the first refusal; what was accepted before it runs all the same."""
-        return await self.using().submit_many(calls)
+        return await self._plainly.submit_many(calls)
 
     @overload
     def map(
@@ -251,7 +256,7 @@ class Action(Generic[P, C, R]):
         """Submit each and stream the results as they come, at most `in_flight` at a time. `calls` may be endless: it is
         taken from only as results come back. The first failure is raised; with `return_errors` failures and refusals
         are yielded in the place of their results."""
-        return self.using().map(calls, in_flight=in_flight, return_errors=return_errors)  # type: ignore[call-overload, no-any-return]
+        return self._plainly.map(calls, in_flight=in_flight, return_errors=return_errors)  # type: ignore[call-overload, no-any-return]
 
 
 class Submitting(Generic[P, R]):
@@ -268,7 +273,7 @@ class Submitting(Generic[P, R]):
 
     async def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
         session = await self._app.session()
-        options = self._awaited()
+        options = self._awaited
         handle: Handle[R]
         if options.is_awaited:
             handle = session.start(self._action, options, args, kwargs)
@@ -288,6 +293,7 @@ class Submitting(Generic[P, R]):
         arguments = [as_args(each) for each in calls]
         return await session.submit_many(self._action, options, arguments, return_errors=return_errors)
 
+    @cached_property
     def _awaited(self) -> Options:
         """What has no result to prove that it was accepted, or waits for long, goes to disk all the same."""
         is_awaited = self._options.result == "reply" and not self._options.is_delayed
@@ -308,7 +314,7 @@ class Submitting(Generic[P, R]):
 
         if type(in_flight) is not int or in_flight < 1:
             raise SettingError(f"in_flight={in_flight!r:.40}: use 1 (one after the other) or more")
-        submit_many = partial(self._submit_many, self._awaited(), return_errors=return_errors)
+        submit_many = partial(self._submit_many, self._awaited, return_errors=return_errors)
         return stream(submit_many, calls, in_flight=in_flight, return_errors=return_errors)
 
 

@@ -33,6 +33,7 @@ class Handle(Generic[R]):
         self.send_span: Any = None  # of OpenTelemetry, until the broker has the task
         self._session = session
         self._ended: asyncio.Future[R | Failed[R]] = session.loop.create_future()
+        self._waiting: list[asyncio.Future[None]] = []
 
     def __repr__(self) -> str:
         return f"<Handle {self.action} {self.id} {'done' if self.is_done else 'waiting'}>"
@@ -55,14 +56,23 @@ class Handle(Generic[R]):
 
     async def _wait(self, timeout: float | None) -> None:
         if timeout is None:
-            await asyncio.shield(self._ended)
+            await self._until_ended()
             return
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.shield(self._ended)
+                await self._until_ended()
         except TimeoutError:
             if not self._ended.done():  # both in the same turn of the loop: the result wins
                 raise ResultNotReady(f"task {self.id} ({self.action}) has no result after {timeout:g} s") from None
+
+    async def _until_ended(self) -> None:
+        """With a future of its own for each who waits: `asyncio.shield` would wake him a turn of the loop later."""
+        waiting = self._session.loop.create_future()
+        self._waiting.append(waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting.remove(waiting)
 
     async def cancel(self) -> None:
         """End the handle now (`TaskCancelled`) and tell the workers: one that runs it interrupts it, one that has not
@@ -94,9 +104,14 @@ class Handle(Generic[R]):
         return not (isinstance(ended, Failed) and isinstance(ended.error, DeliveryUnknown))
 
     def succeed(self, value: R) -> None:
-        if not self._ended.done():
-            self._ended.set_result(value)
+        self._end(value)
 
     def fail(self, error: CanoaError) -> None:
+        self._end(Failed(error))
+
+    def _end(self, ended: R | Failed[R]) -> None:
         if not self._ended.done():
-            self._ended.set_result(Failed(error))
+            self._ended.set_result(ended)
+            for waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_result(None)
