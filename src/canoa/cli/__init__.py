@@ -23,9 +23,9 @@ def main() -> None:
     if SERVING.intersection(sys.argv[1:2]):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
-    from canoa.cli.program import app  # only now: this is what takes the time
+    from canoa.cli.program import program  # only now: this is what takes the time
 
-    app()
+    program(sys.argv[1:])()
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:

@@ -14,7 +14,7 @@ from canoa.broker import topology
 from canoa.cli import output
 from canoa.cli.loading import load_app, require_real_broker
 from canoa.cli.opening import open_door
-from canoa.cli.worker import BrokerUrl, Target
+from canoa.cli.options import BrokerUrl, Target
 from canoa.errors import QueueMissing, SettingError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import typer
 
 from canoa.cli import orders, output, waiting
 from canoa.cli.opening import open_calls
+from canoa.cli.options import BrokerUrl
 from canoa.cli.suggesting import close_names_told
-from canoa.cli.worker import BrokerUrl
 from canoa.urn import action_name
 
 

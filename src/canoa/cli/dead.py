@@ -9,10 +9,10 @@ import typer
 
 from canoa.cli import output
 from canoa.cli.opening import open_door
+from canoa.cli.options import BrokerUrl
 from canoa.cli.result import TaskIdArgument
 from canoa.cli.tasks import PAGE, ActionOption, AsJson, LimitOption
 from canoa.cli.times import shown_time
-from canoa.cli.worker import BrokerUrl
 from canoa.errors import SettingError
 from canoa.recorder.views import Redriven
 from canoa.urn import action_name

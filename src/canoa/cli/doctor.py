@@ -11,7 +11,7 @@ import typer
 from canoa.app import Canoa
 from canoa.cli import findings, folder, output
 from canoa.cli.loading import load_app
-from canoa.cli.worker import BrokerUrl
+from canoa.cli.options import BrokerUrl
 from canoa.doctor.finding import Finding
 from canoa.errors import SettingError
 from canoa.settings import Settings, Survey, survey

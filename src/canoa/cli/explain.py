@@ -11,9 +11,9 @@ from canoa import settings
 from canoa.cli import output
 from canoa.cli.nodes import AsJson
 from canoa.cli.opening import open_door
+from canoa.cli.options import BrokerUrl
 from canoa.cli.routed_orders import is_plan, is_plan_file
 from canoa.cli.story import clean
-from canoa.cli.worker import BrokerUrl
 from canoa.errors import SettingError
 
 if TYPE_CHECKING:

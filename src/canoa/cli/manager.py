@@ -13,8 +13,7 @@ from canoa.cli import folder, logs, output, serving
 from canoa.cli.listening import listener, own_ports, parse_place, shown_url
 from canoa.cli.loading import require_real_broker
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
-from canoa.cli.up import AllowedHosts, ApiHost, StoreUrl
-from canoa.cli.worker import BrokerUrl
+from canoa.cli.options import AllowedHosts, ApiHost, BrokerUrl, StoreUrl
 from canoa.extras import needs_extra
 from canoa.logs import get_logger
 

@@ -10,9 +10,9 @@ import typer
 
 from canoa.cli import output
 from canoa.cli.opening import open_door
+from canoa.cli.options import BrokerUrl
 from canoa.cli.story import clean
 from canoa.cli.times import ago, shown_time
-from canoa.cli.worker import BrokerUrl
 
 if TYPE_CHECKING:
     from canoa.recorder.routed_views import NodeView

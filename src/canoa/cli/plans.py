@@ -14,7 +14,7 @@ from canoa.cli import output
 from canoa.cli.loading import load_app
 from canoa.cli.nodes import AsJson
 from canoa.cli.opening import open_door
-from canoa.cli.worker import BrokerUrl
+from canoa.cli.options import BrokerUrl
 from canoa.errors import SettingError
 
 if TYPE_CHECKING:

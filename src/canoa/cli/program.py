@@ -1,44 +1,80 @@
-"""All commands of `canoa`, in the parts into which its help sorts them."""
+"""All commands of `canoa`, in the parts into which its help sorts them.
+
+A command's module is imported when it is asked for: all of them take as long again as the one that runs.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from canoa.cli.actions import actions_app
-from canoa.cli.call import call
-from canoa.cli.config import config_app
-from canoa.cli.dead import dead_app
-from canoa.cli.doctor import doctor
-from canoa.cli.explain import explain
-from canoa.cli.init import init
-from canoa.cli.manager import manager
-from canoa.cli.map import map_
-from canoa.cli.nodes import nodes
-from canoa.cli.outbox import outbox
-from canoa.cli.plans import plans_app
-from canoa.cli.recorder import recorder
-from canoa.cli.result import cancel, result
-from canoa.cli.site import site_app
-from canoa.cli.submit import submit
-from canoa.cli.task import task_app
-from canoa.cli.tasks import tasks
-from canoa.cli.token import token_app
-from canoa.cli.up import up
-from canoa.cli.worker import worker
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-RUNNING = "Run an app"
-TASKS = "Call actions, follow tasks"
-PROJECT = "Set up, look around"
+RUNNING: Final = "Run an app"
+TASKS: Final = "Call actions, follow tasks"
+PROJECT: Final = "Set up, look around"
 
-app = typer.Typer(
-    name="canoa",
-    help="Runs Python functions where they belong, from edge to cloud.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+
+class Command(NamedTuple):
+    """`function`: in the module, or a `typer.Typer` there, which has commands of its own."""
+
+    name: str
+    panel: str
+    module: str
+    function: str
+
+
+COMMANDS: Final = (
+    Command("init", PROJECT, "canoa.cli.init", "init"),
+    Command("up", RUNNING, "canoa.cli.up", "up"),
+    Command("worker", RUNNING, "canoa.cli.worker", "worker"),
+    Command("manager", RUNNING, "canoa.cli.manager", "manager"),
+    Command("recorder", RUNNING, "canoa.cli.recorder", "recorder"),
+    Command("call", TASKS, "canoa.cli.call", "call"),
+    Command("map", TASKS, "canoa.cli.map", "map_"),
+    Command("submit", TASKS, "canoa.cli.submit", "submit"),
+    Command("result", TASKS, "canoa.cli.result", "result"),
+    Command("cancel", TASKS, "canoa.cli.result", "cancel"),
+    Command("tasks", TASKS, "canoa.cli.tasks", "tasks"),
+    Command("task", TASKS, "canoa.cli.task", "task_app"),
+    Command("plans", TASKS, "canoa.cli.plans", "plans_app"),
+    Command("dead", TASKS, "canoa.cli.dead", "dead_app"),
+    Command("nodes", PROJECT, "canoa.cli.nodes", "nodes"),
+    Command("explain", PROJECT, "canoa.cli.explain", "explain"),
+    Command("outbox", PROJECT, "canoa.cli.outbox", "outbox"),
+    Command("doctor", PROJECT, "canoa.cli.doctor", "doctor"),
+    Command("actions", PROJECT, "canoa.cli.actions", "actions_app"),
+    Command("token", PROJECT, "canoa.cli.token", "token_app"),
+    Command("site", PROJECT, "canoa.cli.site", "site_app"),
+    Command("config", PROJECT, "canoa.cli.config", "config_app"),
 )
+
+
+def program(words: Sequence[str]) -> typer.Typer:
+    """For this command line: the command that it begins with; all of them for whoever asks for help, or mistypes."""
+    app = typer.Typer(
+        name="canoa",
+        help="Runs Python functions where they belong, from edge to cloud.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    asked_for = [each for each in COMMANDS if [each.name] == [*words[:1]]]
+    for command in asked_for or COMMANDS:
+        _add(app, command)
+    return app
+
+
+def _add(app: typer.Typer, command: Command) -> None:
+    found = getattr(import_module(command.module), command.function)
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=command.name, rich_help_panel=command.panel)
+    else:
+        app.command(command.name, rich_help_panel=command.panel)(found)
 
 
 def _print_version(wanted: bool) -> None:
@@ -49,34 +85,9 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
     """Runs Python functions where they belong, from edge to cloud."""
-
-
-app.command(rich_help_panel=PROJECT)(init)
-app.command(rich_help_panel=RUNNING)(up)
-app.command(rich_help_panel=RUNNING)(worker)
-app.command(rich_help_panel=RUNNING)(manager)
-app.command(rich_help_panel=RUNNING)(recorder)
-app.command(rich_help_panel=TASKS)(call)
-app.command("map", rich_help_panel=TASKS)(map_)
-app.command(rich_help_panel=TASKS)(submit)
-app.command(rich_help_panel=TASKS)(result)
-app.command(rich_help_panel=TASKS)(cancel)
-app.command(rich_help_panel=TASKS)(tasks)
-app.add_typer(task_app, name="task", rich_help_panel=TASKS)
-app.add_typer(plans_app, name="plans", rich_help_panel=TASKS)
-app.add_typer(dead_app, name="dead", rich_help_panel=TASKS)
-app.command(rich_help_panel=PROJECT)(nodes)
-app.command(rich_help_panel=PROJECT)(explain)
-app.command(rich_help_panel=PROJECT)(outbox)
-app.command(rich_help_panel=PROJECT)(doctor)
-app.add_typer(actions_app, name="actions", rich_help_panel=PROJECT)
-app.add_typer(token_app, name="token", rich_help_panel=PROJECT)
-app.add_typer(site_app, name="site", rich_help_panel=PROJECT)
-app.add_typer(config_app, name="config", rich_help_panel=PROJECT)

@@ -9,7 +9,7 @@ import typer
 
 from canoa.cli import output, waiting
 from canoa.cli.opening import open_door
-from canoa.cli.worker import BrokerUrl
+from canoa.cli.options import BrokerUrl
 from canoa.client.calls import KeptCalls
 from canoa.client.door import ENDED, Door, result_of
 from canoa.errors import CanoaError, ResultNotReady, TaskEnded

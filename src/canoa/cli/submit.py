@@ -12,8 +12,8 @@ import typer
 from canoa import settings
 from canoa.cli import orders, output, routed_orders, waiting, watching
 from canoa.cli.opening import open_door
+from canoa.cli.options import BrokerUrl
 from canoa.cli.suggesting import close_names_told
-from canoa.cli.worker import BrokerUrl
 from canoa.client.calls import KeptCalls
 from canoa.client.door import RoutedOrder
 from canoa.errors import SettingError

@@ -9,8 +9,8 @@ import typer
 
 from canoa.cli import output, story, watching
 from canoa.cli.opening import open_door
+from canoa.cli.options import BrokerUrl
 from canoa.cli.result import TaskIdArgument
-from canoa.cli.worker import BrokerUrl
 from canoa.errors import ResultNotReady
 
 task_app = typer.Typer(no_args_is_help=True, help="The whole story of a routed task.")

@@ -10,8 +10,8 @@ import typer
 
 from canoa.cli import output
 from canoa.cli.opening import open_door
+from canoa.cli.options import BrokerUrl
 from canoa.cli.times import shown_time, shown_took
-from canoa.cli.worker import BrokerUrl
 from canoa.urn import action_name
 
 if TYPE_CHECKING:

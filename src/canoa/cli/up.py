@@ -12,7 +12,7 @@ from canoa.cli.greeting import greet
 from canoa.cli.listening import listener, own_ports, shown_url
 from canoa.cli.loading import load_app
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
-from canoa.cli.worker import BrokerUrl, LayerName, NodeName, Site, Target
+from canoa.cli.options import AllowedHosts, ApiHost, BrokerUrl, LayerName, NodeName, Site, StoreUrl, Target
 from canoa.clock import now_ms
 from canoa.extras import needs_extra
 
@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     from canoa.recorder.service import Recorder
     from canoa.vocabulary import TaskId
 
-StoreUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--store",
-        help="sqlite:///folder/file.db or postgresql://user:password@host/database. Otherwise CANOA_STORE.",
-        show_default=False,
-    ),
-]
-ApiHost = Annotated[str, typer.Option(help="Address of the API.")]
-AllowedHosts = Annotated[
-    list[str] | None, typer.Option(help="Another name to answer to (Host header); give it once per name.")
-]
 
 JOINED_WITHIN_S: Final = 5.0
 

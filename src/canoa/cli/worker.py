@@ -12,26 +12,11 @@ from canoa.cli import logs, output, reload, serving
 from canoa.cli.listening import parse_place
 from canoa.cli.loading import load_app, require_real_broker
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
+from canoa.cli.options import BrokerUrl, LayerName, NodeName, Site, Target
 from canoa.cli.outbox import outbox_of
 from canoa.execution.placement import parse_labels
 from canoa.extras import needs_extra
-from canoa.vocabulary import Layer
 
-Target = Annotated[
-    str, typer.Argument(help="The app, as module:app.", metavar="MODULE:APP", envvar="CANOA_APP", show_default=False)
-]
-BrokerUrl = Annotated[
-    str | None,
-    typer.Option("--broker", help="amqp://user:password@host:5672/vhost. Otherwise CANOA_BROKER.", show_default=False),
-]
-
-LayerName = Annotated[
-    Layer | None,
-    typer.Option("--layer", case_sensitive=False, help="Where it stands. Otherwise CANOA_LAYER, or CLOUD."),
-]
-Site = Annotated[
-    str | None, typer.Option("--site", help="The place it stands in, such as a city. Otherwise CANOA_SITE.")
-]
 Labels = Annotated[
     list[str] | None,
     typer.Option("--label", help="name=value that placements may ask for; several times. Otherwise CANOA_LABELS."),
@@ -44,9 +29,6 @@ OutboxPath = Annotated[
         metavar="PATH",
         show_default=False,
     ),
-]
-NodeName = Annotated[
-    str, typer.Option("--node-id", help="This worker's name among the nodes; otherwise host name and process id.")
 ]
 
 ManagerUrl = Annotated[
