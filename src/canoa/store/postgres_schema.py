@@ -53,4 +53,4 @@ def _migrate_alone(connection: Connection, place: str) -> None:
     is_there = connection.scalar(text(revision.SELECT_TABLE_ON_POSTGRES))
     found = connection.scalar(text(revision.SELECT)) if is_there else None
     if not revision.is_current(found, place=place):
-        migrating.upgrade(connection)
+        migrating.bring(connection, found)

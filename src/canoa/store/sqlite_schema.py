@@ -37,8 +37,9 @@ def _migrate(path: Path) -> None:
         with engine.connect() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             # Somebody else may have been faster while we waited for the lock.
-            if not revision.is_current(_found(raw), place=str(path)):
-                migrating.upgrade(connection)
+            found = _found(raw)
+            if not revision.is_current(found, place=str(path)):
+                migrating.bring(connection, found)
             connection.commit()
     except DBAPIError as exc:
         raise (exc.orig or exc) from exc  # for whoever translates SQLite's own errors

@@ -17,6 +17,7 @@ from tests.contract.store.words import accept, accepted, applied, end, row
 
 from canoa.errors import SettingError, StoreFull, StoreUnreachable, WrongUse
 from canoa.store import revision
+from canoa.store.migrating import upgrade
 from canoa.store.port import Accepted, State, TaskFilter
 from canoa.store.postgres import PostgresStore
 from canoa.store.schema import metadata
@@ -142,17 +143,37 @@ async def test_a_user_who_may_not_create_tables_is_told_so(postgres_url: str, po
         await PostgresStore(postgres_url.replace("canoa:canoa@", "guest:guest@")).open()
 
 
-async def test_the_migrations_lead_to_the_schema(store: PostgresStore, postgres_url: str) -> None:
-    engine = create_async_engine(postgres_url.replace("postgresql:", "postgresql+asyncpg:"))
+def migrate(connection: sa.Connection) -> list[object]:
+    """Through the migrations; says where they do not lead to the tables that the code uses."""
+    upgrade(connection)
+    context = MigrationContext.configure(connection, opts={"version_table": revision.TABLE})
+    return list(compare_metadata(context, metadata))
 
-    def differences(connection: sa.Connection) -> list[object]:
-        return list(
-            compare_metadata(MigrationContext.configure(connection, opts={"version_table": revision.TABLE}), metadata)
-        )
 
-    async with engine.connect() as connection:
-        assert await connection.run_sync(differences) == []
-    await engine.dispose()
+def described(connection: sa.Connection) -> set[tuple[object, ...]]:
+    columns = "SELECT table_name, column_name, data_type, is_nullable, collation_name FROM information_schema.columns"
+    selects = [
+        f"{columns} WHERE table_schema = 'public'",
+        "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'",
+        "SELECT relname, array_to_string(reloptions, ',') FROM pg_class WHERE relkind = 'r' AND reloptions IS NOT NULL",
+        f"SELECT 'revision', version_num FROM {revision.TABLE}",
+    ]
+    return {tuple(row) for select in selects for row in connection.exec_driver_sql(select)}
+
+
+async def test_the_migrations_lead_to_the_schema_that_an_empty_database_gets(
+    store: PostgresStore, postgres_url: str, postgres_node: PostgresNode
+) -> None:
+    other = postgres_node.url(postgres_node.add_database())
+    engines = [
+        create_async_engine(each.replace("postgresql:", "postgresql+asyncpg:")) for each in (postgres_url, other)
+    ]
+
+    async with engines[0].connect() as new, engines[1].begin() as migrated:
+        assert await migrated.run_sync(migrate) == []
+        assert await new.run_sync(described) == await migrated.run_sync(described)
+    for engine in engines:
+        await engine.dispose()
 
 
 async def test_a_full_disk_refuses_and_accepts_again_when_there_is_room(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 from canoa.broker.port import Message, Publication
 from canoa.execution.outcome import Outcome
 from canoa.store import revision
-from canoa.store.migrating import new_config
+from canoa.store.migrating import new_config, upgrade
 from canoa.store.packing import pack
 from canoa.store.port import TaskFilter
 from canoa.store.routed_port import Owed
@@ -25,27 +25,47 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-async def test_the_migrations_lead_to_the_schema(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "canoa.db")
+def migrated(path: Path, to: str = "head") -> sa.Engine:
+    """A store that came to its schema through the migrations."""
+    engine = sa.create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        upgrade(connection, to)
+    return engine
+
+
+def described(connection: sa.Connection) -> dict[str, set[str]]:
+    """By table and index: all lines that define it, in any order, for a column that was added stands last."""
+    rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {name: set(re.split(r"[\n,]\s*", sql.replace('"', "").replace("\t", " "))) for name, sql in rows}
+
+
+def test_the_migrations_lead_to_the_schema(tmp_path: Path) -> None:
+    engine = migrated(tmp_path / "canoa.db")
+
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": revision.TABLE})
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
+
+
+async def test_an_empty_store_gets_what_the_migrations_lead_to(tmp_path: Path) -> None:
+    by_migrations = migrated(tmp_path / "migrated.db")
+    store = SqliteStore(tmp_path / "new.db")
     await store.open()
     await store.aclose()
+    new = sa.create_engine(f"sqlite:///{tmp_path / 'new.db'}")
 
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'canoa.db'}")
-    with engine.connect() as connection:
-        assert (
-            compare_metadata(MigrationContext.configure(connection, opts={"version_table": revision.TABLE}), metadata)
-            == []
-        )
-    engine.dispose()
+    with by_migrations.connect() as one, new.connect() as other:
+        assert described(other) == described(one)
+        assert other.exec_driver_sql(revision.SELECT).scalar() == one.exec_driver_sql(revision.SELECT).scalar()
+    by_migrations.dispose()
+    new.dispose()
 
 
 async def test_a_store_of_the_version_before_is_brought_up_to_date_with_all_it_keeps(tmp_path: Path) -> None:
     path = tmp_path / "canoa.db"
-    engine = sa.create_engine(f"sqlite:///{path}")
+    engine = migrated(path, "0001")
     with engine.begin() as connection:
-        config = new_config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
         connection.exec_driver_sql(
             "INSERT INTO tasks (id, action, standing, submitted_ms, attempts, run, reply_to, message, result) "
             "VALUES ('a', 'shop.resize', 'ok', 5, 1, 0, 'caller', x'01', x'02')"
@@ -67,11 +87,8 @@ async def test_a_store_of_the_version_before_is_brought_up_to_date_with_all_it_k
 async def test_what_an_older_store_has_yet_to_send_is_sent_after_the_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "canoa.db"
     publication = Publication(message=Message(body=b"{}", headers={"nodeId": b"\x00"}, message_id="m"), key="caller")
-    engine = sa.create_engine(f"sqlite:///{path}")
+    engine = migrated(path, "0002")
     with engine.begin() as connection:
-        config = new_config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0002")
         connection.exec_driver_sql("INSERT INTO owed VALUES ('a.0.reply.caller', 5, ?)", (pack(publication),))
     engine.dispose()
 
