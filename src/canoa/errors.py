@@ -45,12 +45,16 @@ class NobodyKeeps(CanoaError):
 
 
 class NobodyAnswers(NobodyKeeps):
-    """Results are kept on this broker, but no recorder answered in time. Retrying a question is safe, and a submit with
-    an idempotency key."""
+    """Results are kept on this broker, but no recorder is there, or none answered in time. Retrying a question is safe,
+    and a submit with an idempotency key."""
 
 
 class NobodyManages(CanoaError):
     """No manager ever ran on this broker, or none in this process. Nothing was accepted; retrying is safe."""
+
+
+class ManagersGone(NobodyManages):
+    """Managers ran on this broker, and none of them is there now. Nothing was accepted; retrying is safe."""
 
 
 class NodeIdTaken(CanoaError):

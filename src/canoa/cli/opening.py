@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from canoa import settings as settings_module
+from canoa.cli import output
 from canoa.cli.folder import ADDRESS, TOKEN, is_held
 from canoa.errors import SettingError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from canoa.client.calls import Calls
@@ -20,14 +22,27 @@ if TYPE_CHECKING:
     from canoa.client.token_door import TokenDoor
 
 
-def open_door(broker: str | None) -> Door:
-    """For questions about kept tasks. Whoever opens it closes it."""
+def open_door(broker: str | None, *, is_hurried: bool = False) -> Door:
+    """For questions about kept tasks. Whoever opens it closes it. `is_hurried`: who could answer is not waited for."""
     found = settings_module.read({"broker": broker})
     if found.is_memory:
         return open_api(broker)
+    from canoa.client.asking import Patience
     from canoa.client.questions import Questions
 
-    return Questions(found.broker)
+    return Questions(found.broker, Patience(0.0) if is_hurried else Patience(say=_said_once()))
+
+
+def _said_once() -> Callable[[str], None]:
+    """On stderr. A command that follows a task asks again and again."""
+    said: set[str] = set()
+
+    def say(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            output.say(text)
+
+    return say
 
 
 def open_calls(broker: str | None, app: str) -> Calls:

@@ -11,7 +11,7 @@ import msgspec
 
 from canoa.cli.plans import read_plan
 from canoa.client.door import RoutedOrder
-from canoa.errors import ArgumentsRefused, NobodyManages, Undecodable, UnknownPlan, WrongUse
+from canoa.errors import ArgumentsRefused, ManagersGone, NobodyManages, Undecodable, UnknownPlan, WrongUse
 from canoa.urn import TASK_PREFIX, task_name
 from canoa.wire.codec import ANY
 
@@ -54,7 +54,7 @@ def bare_names_told(name: str) -> Iterator[None]:
     try:
         yield
     except (UnknownPlan, NobodyManages) as exc:
-        if "." in name or name.startswith(TASK_PREFIX):
+        if "." in name or name.startswith(TASK_PREFIX) or isinstance(exc, ManagersGone):  # who would know the plan
             raise
         raise WrongUse(
             f"{name!r:.100} is not an action's name, which is <app>.<action>, and no plan of that name is here: {exc}"

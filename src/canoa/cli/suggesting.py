@@ -38,7 +38,7 @@ def close_names_told(action: str, broker: str | None) -> Iterator[None]:
 
 def _known(broker: str | None) -> list[str]:
     """As far as whoever keeps tasks knows, by its app or by the tasks it saw. Only a hint: no answer is no error."""
-    with suppress(CanoaError), closing(open_door(broker)) as door:
+    with suppress(CanoaError), closing(open_door(broker, is_hurried=True)) as door:
         offered = [each.action for each in door.actions()]
         return offered or sorted({each.action for each in door.tasks(limit=LOOK_AT_TASKS).tasks} - {""})
     return []

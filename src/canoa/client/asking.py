@@ -6,7 +6,8 @@ what went wrong with the question is never mistaken for what went wrong with a t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canoa import errors
 from canoa.action import Options
@@ -14,9 +15,11 @@ from canoa.errors import (
     ActionFailed,
     CanoaError,
     DeliveryUnknown,
+    ManagersGone,
     NobodyAnswers,
     NobodyKeeps,
     NobodyManages,
+    QueueMissing,
     ResultNotReady,
     TaskEnded,
     TaskExpired,
@@ -26,6 +29,8 @@ from canoa.vocabulary import ActionName
 from canoa.wire.codec import ContentType
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from canoa.app import Canoa
 
 SYSTEM: Final = "canoa"
@@ -41,26 +46,121 @@ GRACE_S: Final = 5.0
 MAX_WAIT_S: Final = 20.0
 """How long one question may wait for a task's end. Asked anew, it notices a recorder that died."""
 
+LOOK_EVERY_S: Final = 0.25
+TOLD_AWAY_AFTER_S: Final = 1.0
+TOLD_SILENT_AFTER_S: Final = 3.0
+"""Later than of those that are away: one that is there is mostly just about to answer."""
+
+
+def _unsaid(_: str) -> None:
+    """Programs wait in silence."""
+
+
+class Patience(NamedTuple):
+    """With those who could answer: how long they may be away, which gives one time that is just started anew; and who
+    hears what is waited for, once that takes a while."""
+
+    there_within_s: float = 5.0
+    say: Callable[[str], None] = _unsaid
+
+
+PATIENT: Final = Patience()
+
 
 async def ask(
-    app: Canoa, name: str, body: bytes, *, wait_s: float = 0, is_repeatable: bool = True, is_routed: bool = False
+    app: Canoa,
+    name: str,
+    body: bytes,
+    *,
+    wait_s: float = 0,
+    is_repeatable: bool = True,
+    is_routed: bool = False,
+    patience: Patience | None = None,
 ) -> Any:
     """The answer to `canoa.<name>`, asked with the arguments in `body`. `wait_s`: how long the recorder may wait for a
     task's end. `is_repeatable`: asking twice does no harm, so a broker that forgot the question gets it again.
     `is_routed`: only managers answer it.
 
-    Raises what the desk raised; `NobodyKeeps` or `NobodyManages`, or `NobodyAnswers` when none did in time;
-    `DeliveryUnknown` when one took it up and did not finish.
+    Raises what the desk raised; before anything is sent `NobodyKeeps` or `NobodyManages`, or `NobodyAnswers` or
+    `ManagersGone` where nobody is there now; `NobodyAnswers` also when nobody did in time; `DeliveryUnknown` when one
+    took it up and did not finish.
     """
-    who = "manager" if is_routed else "recorder"
+    [answer] = await ask_each(
+        app, name, [body], wait_s=wait_s, is_repeatable=is_repeatable, is_routed=is_routed, patience=patience
+    )
+    return answer
+
+
+async def ask_each(
+    app: Canoa,
+    name: str,
+    bodies: Sequence[bytes],
+    *,
+    wait_s: float = 0,
+    is_repeatable: bool = True,
+    is_routed: bool = False,
+    patience: Patience | None = None,
+) -> list[Any]:
+    """The same for many questions at once. Raises the first error, once all have ended."""
+    patience = patience or PATIENT
+    await _wait_there(app, name, patience, is_routed=is_routed)
+    text = f"waiting for a {_who(is_routed)}'s answer"
+    telling = asyncio.get_running_loop().call_later(wait_s + TOLD_SILENT_AFTER_S, patience.say, text)
+    asking = [
+        _asked(app, name, body, wait_s=wait_s, is_repeatable=is_repeatable, is_routed=is_routed) for body in bodies
+    ]
+    try:
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+    finally:
+        telling.cancel()
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers
+
+
+async def _wait_there(app: Canoa, name: str, patience: Patience, *, is_routed: bool) -> None:
+    """Before it is sent: what waits for somebody could be answered, and a task accepted, long after who asked was told
+    that nobody is there."""
+    loop, who = asyncio.get_running_loop(), _who(is_routed)
+    began_s, is_told = loop.time(), False
+    while not await _is_taken(app, name, is_routed=is_routed):
+        away_s = loop.time() - began_s
+        if away_s >= patience.there_within_s:
+            text = f"no {who} answers: those that ran on this broker have gone; start one: canoa {who}"
+            raise (ManagersGone if is_routed else NobodyAnswers)(text)
+        if away_s >= TOLD_AWAY_AFTER_S and not is_told:
+            is_told = True
+            patience.say(f"no {who} is connected to the broker; waiting for one")
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def _is_taken(app: Canoa, name: str, *, is_routed: bool) -> bool:
+    """Somebody takes such questions just now."""
+    try:
+        return (await app.depth(f"{SYSTEM}.{name}")).consumers > 0
+    except QueueMissing as exc:
+        raise _never_there(is_routed) from exc
+
+
+def _who(is_routed: bool) -> str:
+    return "manager" if is_routed else "recorder"
+
+
+def _never_there(is_routed: bool) -> NobodyManages | NobodyKeeps:
+    if is_routed:
+        return NobodyManages("no manager ever ran on this broker; start one: canoa manager")
+    return NobodyKeeps("nobody keeps tasks on this broker; start a recorder: canoa recorder")
+
+
+async def _asked(app: Canoa, name: str, body: bytes, *, wait_s: float, is_repeatable: bool, is_routed: bool) -> Any:
+    who = _who(is_routed)
     try:
         return await _answer(app, name, body, wait_s=wait_s, is_repeatable=is_repeatable)
     except UnknownAction as exc:
-        if is_routed:
-            raise NobodyManages("no manager ever ran on this broker; start one: canoa manager") from exc
-        raise NobodyKeeps("nobody keeps tasks on this broker; start a recorder: canoa recorder") from exc
+        raise _never_there(is_routed) from exc
     except (ResultNotReady, TaskExpired) as exc:
-        text = f"no {who} answered within {ANSWER_WITHIN_S:g} s; start one: canoa {who}"
+        text = f"no {who} answered within {ANSWER_WITHIN_S:g} s; its log may say why, or start another: canoa {who}"
         raise NobodyAnswers(text) from exc
     except ActionFailed as exc:
         raise _as_told(exc) from None

@@ -15,6 +15,7 @@ from canoa.errors import (
     ArgumentsRefused,
     BrokerUnreachable,
     DeliveryUnknown,
+    ManagersGone,
     NobodyKeeps,
     PayloadTooLarge,
     ResultNotReady,
@@ -37,7 +38,7 @@ BACK_WITHIN_S: Final = 30.0
 """How long a wait goes on while nobody answers: `canoa up` or a recorder that was killed is started again."""
 
 ASK_AGAIN_S: Final = 0.5
-AWAY: Final = (ApiUnreachable, BrokerUnreachable, DeliveryUnknown, NobodyKeeps, StoreUnreachable)
+AWAY: Final = (ApiUnreachable, BrokerUnreachable, DeliveryUnknown, ManagersGone, NobodyKeeps, StoreUnreachable)
 
 Started: TypeAlias = str | ArgumentsRefused | PayloadTooLarge
 """A task's id, or why this one was refused; whatever would meet the others as well is raised."""

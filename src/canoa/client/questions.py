@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from canoa.app import Canoa
-from canoa.client.asking import MAX_WAIT_S, SYSTEM, ask
+from canoa.client.asking import MAX_WAIT_S, PATIENT, SYSTEM, Patience, ask, ask_each
 from canoa.recorder.routed_views import ExplainView, NodeView, OutputView, PlanView, Registered, StoryView
 from canoa.recorder.views import (
     ActionView,
@@ -36,8 +35,9 @@ AT_ONCE: Final = 200
 class Questions:
     max_wait_s: float = MAX_WAIT_S
 
-    def __init__(self, broker: str) -> None:
+    def __init__(self, broker: str, patience: Patience = PATIENT) -> None:
         self._app = Canoa(SYSTEM, broker=broker)
+        self._patience = patience
 
     def close(self) -> None:
         self._app.sync.close()
@@ -47,17 +47,10 @@ class Questions:
     def submit(self, orders: Sequence[Order]) -> list[Submitted]:
         done: list[Submitted] = []
         for start in range(0, len(orders), AT_ONCE):
-            answers = self._app.sync.run(self._submit_all(orders[start : start + AT_ONCE]))
-            done += msgspec.convert(answers, list[Submitted])
+            bodies = [msgspec.json.encode(order) for order in orders[start : start + AT_ONCE]]
+            asking = ask_each(self._app, "submit", bodies, is_repeatable=False, patience=self._patience)
+            done += msgspec.convert(self._app.sync.run(asking), list[Submitted])
         return done
-
-    async def _submit_all(self, orders: Sequence[Order]) -> list[Any]:
-        asking = [ask(self._app, "submit", msgspec.json.encode(order), is_repeatable=False) for order in orders]
-        answers = await asyncio.gather(*asking, return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        return answers
 
     # --- One task -------------------------------------------------------------------------------------
 
@@ -106,9 +99,15 @@ class Questions:
     # --- What managers answer -------------------------------------------------------------------------
 
     def route(self, order: RoutedOrder) -> Submitted:
-        body = msgspec.json.encode(order)
-        answer = self._app.sync.run(ask(self._app, "route", body, is_repeatable=False, is_routed=True))
-        return msgspec.convert(answer, Submitted)
+        asking = ask(
+            self._app,
+            "route",
+            msgspec.json.encode(order),
+            is_repeatable=False,
+            is_routed=True,
+            patience=self._patience,
+        )
+        return msgspec.convert(self._app.sync.run(asking), Submitted)
 
     def story(self, task_id: str) -> StoryView:
         return self._ask_managers("story", StoryView, task_id=task_id)
@@ -143,14 +142,15 @@ class Questions:
 
     def _ask_managers(self, name: str, type_: type[T], /, **arguments: Any) -> T:
         body = msgspec.json.encode(arguments)
-        return msgspec.convert(self._app.sync.run(ask(self._app, name, body, is_routed=True)), type_)
+        asking = ask(self._app, name, body, is_routed=True, patience=self._patience)
+        return msgspec.convert(self._app.sync.run(asking), type_)
 
     # --- Asking ---------------------------------------------------------------------------------------
 
     def _ask(self, name: str, type_: type[T], **arguments: Any) -> T:
         body = msgspec.json.encode(arguments)
-        answer = self._app.sync.run(ask(self._app, name, body, wait_s=arguments.get("wait_s", 0)))
-        return msgspec.convert(answer, type_)
+        asking = ask(self._app, name, body, wait_s=arguments.get("wait_s", 0), patience=self._patience)
+        return msgspec.convert(self._app.sync.run(asking), type_)
 
 
 def _port(questions: Questions) -> Door:

@@ -8,10 +8,12 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from canoa import CanoaError, ResultNotReady
 from canoa.client import asking, kept
+from canoa.client.asking import Patience, ask
 from canoa.errors import ActionFailed, NobodyAnswers, StoreUnreachable, UnknownTask
 from canoa.recorder import system
 from canoa.recorder.hosting import hosting
@@ -73,7 +75,10 @@ async def test_a_wait_without_a_limit_says_that_nobody_answers(
     await _stopped_recorder(keeping)
 
     async with asyncio.timeout(WITHIN_S):
-        with pytest.raises(NobodyAnswers, match="no recorder answered"):
+        with pytest.raises(
+            NobodyAnswers,
+            match="no recorder answers: those that ran on this broker have gone; start one: canoa recorder",
+        ):
             await keeping.app.handle("any").result()
 
 
@@ -86,6 +91,25 @@ async def test_what_nobody_answered_is_waited_for_by_nobody(keeping: Keeping, mo
             await keeping.app.handle("any").status()
 
     assert len((await keeping.app.session()).replies) == 0
+
+
+async def test_who_waits_for_an_answer_hears_so(memory_keeping: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "TOLD_SILENT_AFTER_S", 0.0)
+    task_id = await _ended_task(memory_keeping)
+    said: asyncio.Queue[str] = asyncio.Queue()
+    look = memory_keeping.desk.task
+
+    async def slow(task_id: str) -> Any:
+        await said.put(await said.get())  # no sooner than it was said
+        return await look(task_id)
+
+    monkeypatch.setattr(memory_keeping.desk, "task", slow)
+    body = msgspec.json.encode({"task_id": task_id})
+    await asyncio.wait_for(
+        ask(memory_keeping.app, "task", body, patience=Patience(WITHIN_S, said.put_nowait)), WITHIN_S
+    )
+
+    assert said.get_nowait() == "waiting for a recorder's answer"
 
 
 async def test_a_wait_for_a_result_goes_on_over_a_hiccup_of_the_store(
@@ -150,6 +174,7 @@ def _when_waiting(monkeypatch: pytest.MonkeyPatch, desk: Any, count: int) -> asy
 
 
 def _be_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "PATIENT", Patience(0.1))
     monkeypatch.setattr(asking, "ANSWER_WITHIN_S", 0.1)
     monkeypatch.setattr(asking, "GRACE_S", 0.1)
     monkeypatch.setattr(asking, "MAX_WAIT_S", 0.1)
