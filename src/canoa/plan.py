@@ -23,6 +23,7 @@ from canoa.execution.plan_checks import checked
 from canoa.execution.plan_inputs import final_steps
 from canoa.execution.plan_reading import MAX_STEP_CHARS
 from canoa.execution.policy import Policy
+from canoa.planned_arguments import check_arguments
 from canoa.urn import action_name, checked_part, task_name
 from canoa.wire.codec import ANY, ContentType, Unencodable
 
@@ -181,7 +182,8 @@ class Plan:
         """The plan as it travels and is stored. Raises `PlanRefused`."""
         if self._built is None:
             built = checked(values.Plan(name=self.name, steps=tuple(self._steps.values()), output=self._output))
-            check_compensations(built, self._app.actions)  # those that were given by name
+            check_arguments(built, self._app.actions)  # of actions that were given by name
+            check_compensations(built, self._app.actions)
             names = final_steps(built)
             self._codec = self._results.get(names[0]) if len(names) == 1 else None
             self._built = built

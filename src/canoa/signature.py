@@ -6,6 +6,7 @@ they are the worker's. `*args` and `**kwargs` travel as a list and an object und
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import typing
 from typing import Any
@@ -17,12 +18,13 @@ from canoa.errors import ActionDefinitionError, ArgumentsRefused
 from canoa.wire.codec import ANY, Codec, ContentType, TypeMismatch, Unencodable
 
 if typing.TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
 
 _KINDS = inspect.Parameter
 _VARIADIC = (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD)
 _raw_value = msgspec.json.Decoder(msgspec.Raw).decode
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_UNKNOWN = "Object contains unknown field "  # msgspec's words for a key that is no parameter
 _MUTABLE = (list, dict, set, bytearray, msgspec.Struct)
 
 
@@ -56,6 +58,7 @@ class Signature:
         self._needs_some = any(each.default is each.empty and each.kind not in _VARIADIC for each in parameters)
         self.arguments_type = _arguments_type(name, parameters, hints)
         self.arguments: Codec[Any] = _codec(name, "parameters", self.arguments_type)
+        self._sole_takes_objects = self._sole_name is not None and _takes_objects(self._type_of(self._sole_name))
         self.result: Codec[Any] = _codec(name, "result", hints.get("return", Any))
 
     def names(self) -> list[str]:
@@ -72,7 +75,9 @@ class Signature:
             self.arguments.decode_own(body, content_type)
         except TypeMismatch as exc:
             raise ArgumentsRefused(f"{self.action}: {exc.detail}, at `{exc.path}`; {self._usage()}") from exc
-        except (TypeError, Unencodable) as exc:
+        except TypeError as exc:
+            raise ArgumentsRefused(f"{self.action}: {self._unbound(exc, kwargs)} {self._usage()}") from exc
+        except Unencodable as exc:
             raise ArgumentsRefused(f"{self.action}: {exc}; {self._usage()}") from exc
         return body
 
@@ -90,12 +95,11 @@ class Signature:
         try:
             return self._by_parameter(args, kwargs)
         except TypeError as exc:
-            raise ArgumentsRefused(f"{self.action}: {exc}; {self._usage()}") from exc
+            raise ArgumentsRefused(f"{self.action}: {self._unbound(exc, kwargs)} {self._usage()}") from exc
 
     def as_sent(self, name: str, value: Any) -> Any:
         """One parameter's value, checked and as plain as it travels in JSON. Or `ArgumentsRefused`."""
-        (type_,) = (each.type for each in msgspec.structs.fields(self.arguments_type) if each.name == name)
-        codec = Codec[Any](type_)
+        codec = Codec[Any](self._type_of(name))
         try:
             body = codec.encode(value)
             codec.decode_own(body, ContentType.JSON)
@@ -105,8 +109,25 @@ class Signature:
             raise ArgumentsRefused(f"{self.action}: {name}: {exc}; {self._usage()}") from exc
         return ANY.decode_own(body, ContentType.JSON)
 
+    def _type_of(self, name: str) -> Any:
+        (type_,) = (each.type for each in msgspec.structs.fields(self.arguments_type) if each.name == name)
+        return type_
+
     def _usage(self) -> str:
         return f"it takes {inspect.Signature(self._parameters)}"
+
+    def _unbound(self, exc: TypeError, kwargs: dict[str, Any]) -> str:
+        """Python would tell of what is missing, where its name was mistyped."""
+        takes_any = any(each.kind is _KINDS.VAR_KEYWORD for each in self._parameters)
+        return ("" if takes_any else self._unknown(kwargs)) or f"{exc};"
+
+    def _unknown(self, names: Iterable[str]) -> str:
+        """Of the first one that is no parameter, what to say. Empty: all of them are."""
+        name = next((each for each in names if each not in self._names), None)
+        if name is None:
+            return ""
+        close = difflib.get_close_matches(name[:80], self._names, n=1)
+        return f"there is no parameter {name!r:.80};{f' did you mean {close[0]!r}?' if close else ''}"
 
     # --- The worker's side ----------------------------------------------------------------------
 
@@ -115,17 +136,35 @@ class Signature:
         try:
             return self.arguments.decode(body, content_type)
         except TypeMismatch as exc:
-            raise ArgumentsRefused(f"{self.action}: {exc.detail}, at `{exc.path}`; {self._usage()}") from exc
+            raise ArgumentsRefused(f"{self.action}: {self._misfit(exc, body)} {self._usage()}") from exc
+
+    def _misfit(self, exc: TypeMismatch, body: bytes) -> str:
+        if exc.path == "$" and exc.detail.startswith(_UNKNOWN):
+            return self._unknown([exc.detail.removeprefix(_UNKNOWN).strip("`")])
+        return f"{exc.detail}, at `{exc.path}`;{self._meant(exc, body)}"
+
+    def _meant(self, exc: TypeMismatch, body: bytes) -> str:
+        """Whose parameter was mistyped, an object that was to be by parameter went whole into the only one."""
+        sole = self._sole_name
+        if sole is None or not exc.path.startswith(f"$.{sole}"):
+            return ""
+        keys = _keys(bytes(_raw_object(body).get(sole, b""))) if _keys(body) == {sole} else None
+        close = difflib.get_close_matches(sole, [each[:80] for each in keys or ()], n=1)
+        return f" if {close[0]!r} is to be a parameter, did you mean {sole!r}?" if close else ""
 
     def routed_body(self, data: bytes) -> bytes:
         """Any JSON value as a body of arguments: a step's input is what came out before it, and knows no parameters.
 
-        An object whose keys all are parameters is one already. Otherwise, where one parameter is enough, the value is
-        that parameter; and an action that takes nothing gets nothing. What fits in no way stays: `decode` refuses it.
+        An object whose keys all are parameters is one already. Otherwise, where one parameter is enough, and can be
+        what came, the value is that parameter; and an action that takes nothing gets nothing. What fits in no way
+        stays: `decode` refuses it.
         """
         if not self._parameters:
             return b"{}"
-        if self._is_body(data) or (sole := self._sole_name) is None:
+        keys = _keys(data)
+        if self._is_body(keys) or (sole := self._sole_name) is None:
+            return data
+        if keys is not None and not self._sole_takes_objects:
             return data
         try:
             _raw_value(data)  # a whole value: half a one could bring parameters of its own
@@ -133,21 +172,25 @@ class Signature:
             return data
         return b'{"%s":%s}' % (sole.encode(), data)
 
-    def _is_body(self, data: bytes) -> bool:
-        try:
-            keys = _raw_object(data).keys()
-        except (msgspec.DecodeError, RecursionError):
-            return False
+    def _is_body(self, keys: Collection[str] | None) -> bool:
         # Nothing is no argument where one must be given: then it is the value.
-        return keys <= self._names and bool(keys or not self._needs_some)
+        return keys is not None and self._names.issuperset(keys) and bool(keys or not self._needs_some)
 
-    def takes_object(self, keys: frozenset[str]) -> bool:
+    def takes_object(self, keys: Collection[str]) -> bool:
         """Whether a step's input with these keys is as it should be: by parameter, or whole in a parameter of another
         name."""
-        needed = {each.name for each in self._parameters if each.default is each.empty and each.kind not in _VARIADIC}
-        if not self._parameters or (keys <= self._names and needed <= keys):
+        if not self._parameters or (self._names.issuperset(keys) and self._needed().issubset(keys)):
             return True
-        return self._sole_name is not None and self._sole_name not in keys
+        return self._sole_takes_objects and self._sole_name not in keys
+
+    def check_object(self, keys: Collection[str]) -> None:
+        """Raises `ArgumentsRefused` where it does not take such an object."""
+        if not self.takes_object(keys):
+            missing = f"parameter {', '.join(map(repr, self._needed().difference(keys)))} is missing;"
+            raise ArgumentsRefused(f"{self.action}: {self._unknown(keys) or missing} {self._usage()}")
+
+    def _needed(self) -> set[str]:
+        return {each.name for each in self._parameters if each.default is each.empty and each.kind not in _VARIADIC}
 
     def call_form(self, arguments: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """As `function(*args, **kwargs)` wants them, or `ArgumentsRefused`."""
@@ -192,6 +235,23 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
         ) from exc
     except Exception as exc:  # annotations written as text are code, and may fail in any way
         raise ActionDefinitionError(f"action {name!r}: its annotations cannot be read: {exc}") from exc
+
+
+def _keys(data: bytes) -> Collection[str] | None:
+    """Of a JSON object; None of anything else."""
+    try:
+        return _raw_object(data).keys()
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _takes_objects(type_: Any) -> bool:
+    """Whether some JSON object can be of that type."""
+    try:
+        Codec[Any](type_).decode(b"{}", None)
+    except TypeMismatch as exc:
+        return not (exc.path == "$" and exc.detail.endswith("got `object`"))
+    return True
 
 
 def _sole_name(parameters: list[inspect.Parameter]) -> str | None:

@@ -193,10 +193,34 @@ def test_an_action_of_other_nodes_has_no_order_of_parameters(plan: Plan) -> None
 # --- Slips ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"uri": "a"}, r"there is no parameter 'uri'; did you mean 'url'\? it takes \(url: str"),
+        ({"limit": 3}, "parameter 'url' is missing; it takes"),
+        ({"url": 7}, "url: Expected `str`, got `int`"),
+    ],
+)
+def test_what_an_action_of_this_program_is_given_by_its_name_is_checked_when_the_plan_is_built(
+    plan: Plan, given: dict[str, Any], said: str
+) -> None:
+    plan.step("continuum.fetch_data", name="first", **given)
+
+    with pytest.raises(PlanRefused, match=f"plan 'power-factor', step 'first': continuum.fetch_data: {said}") as told:
+        plan.build()
+    assert told.value.step == "first"
+
+
+def test_an_object_may_be_the_one_parameter_of_an_action_of_this_program(plan: Plan) -> None:
+    plan.step("continuum.power_factor", voltage=plan.input["voltage"], current=3)
+
+    assert len(plan.build().steps) == 1
+
+
 def test_arguments_that_do_not_fit_are_refused_where_they_are_written(plan: Plan) -> None:
     with pytest.raises(ArgumentsRefused, match=r"continuum.fetch_data: missing a required argument: 'url'; it takes"):
         plan.step(fetch_data)
-    with pytest.raises(ArgumentsRefused, match="got an unexpected keyword argument 'uri'"):
+    with pytest.raises(ArgumentsRefused, match="there is no parameter 'uri'; did you mean 'url'\\? it takes"):
         plan.step(fetch_data, "a", uri=plan.input["url"])
     with pytest.raises(ArgumentsRefused, match=r"continuum\.fetch_data: limit: Expected `int`, got `str`"):
         plan.step(fetch_data, plan.input["url"], limit="three")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
@@ -113,7 +114,8 @@ def test_the_context_is_not_the_callers_business() -> None:
         ((1,), {}, r"Expected `str`, got `int`, at `\$.path`"),
         ((), {}, "Missing required argument 'path'"),
         (("a", 1, 2), {}, "Extra positional arguments"),
-        (("a",), {"widht": 1}, "Unexpected keyword argument 'widht'"),
+        (("a",), {"widht": 1}, "there is no parameter 'widht'; it takes"),
+        ((), {"pat": "a"}, r"there is no parameter 'pat'; did you mean 'path'\? it takes"),
         (("a",), {"path": "b"}, "Argument 'path' given by name and position"),
         (("a",), {"count": True}, r"Expected `int`, got `bool`, at `\$.count`"),
         (("a",), {"count": 1.5}, r"Expected `int`, got `float`, at `\$.count`"),
@@ -219,6 +221,9 @@ def nothing(ctx: Context) -> None: ...
 def gathers(*values: int) -> None: ...
 
 
+def sized(size: Size) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("function", "data", "body"),
     [
@@ -237,12 +242,42 @@ def gathers(*values: int) -> None: ...
         (nothing, b'{"whatever": 1}', b"{}"),
         (gathers, b'{"values": [1]}', b'{"values": [1]}'),
         (gathers, b"[1]", b"[1]"),
+        (only_optional, b'{"other": 1}', b'{"other": 1}'),
+        (sized, b'{"other": 1}', b'{"size":{"other": 1}}'),
     ],
 )
 def test_a_routed_value_is_the_arguments_or_the_one_parameter(
     function: Callable[..., Any], data: bytes, body: bytes
 ) -> None:
     assert Signature(function, "shop.test").routed_body(data) == body
+
+
+@pytest.mark.parametrize(
+    ("function", "data", "said"),
+    [
+        (
+            only_optional,
+            b'{"valeu": 1}',
+            "there is no parameter 'valeu'; did you mean 'value'? it takes (value: int = 1)",
+        ),
+        (only_optional, b'{"x": 1}', "there is no parameter 'x'; it takes (value: int = 1)"),
+        (two, b'{"left": 1, "rigth": 2}', "there is no parameter 'rigth'; did you mean 'right'? it takes (left: "),
+        (every_kind, b'{"d": 2}', "there is no parameter 'd'; it takes (a: int, /, b: int, *rest: int"),
+        (
+            sized,
+            b'{"siez": {"width": 1}}',
+            "Object missing required field `width`, at `$.size`; if 'siez' is to be a parameter, did you mean 'size'?",
+        ),
+        (sized, b'{"height": 1}', "Object missing required field `width`, at `$.size`; it takes (size: "),
+    ],
+)
+def test_a_mistyped_parameter_is_told_as_such_also_where_there_is_only_one(
+    function: Callable[..., Any], data: bytes, said: str
+) -> None:
+    signature = Signature(function, "shop.test")
+
+    with pytest.raises(ArgumentsRefused, match=re.escape(said)):
+        signature.decode(signature.routed_body(data), None)
 
 
 @pytest.mark.parametrize("data", [b'1, "loud": true', b"1} ", b"", b"\xff", b"[" * 100_000, b'{"value":'])

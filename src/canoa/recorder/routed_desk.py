@@ -17,6 +17,7 @@ from canoa.execution.plan import actions_of
 from canoa.execution.plan_reading import plan_from_document
 from canoa.execution.step_moves import Need, Verdict
 from canoa.execution.step_records import encode_plan, outline_of
+from canoa.planned_arguments import check_arguments
 from canoa.recorder import routed_showing as showing
 from canoa.recorder.routed_views import (
     CatalogueEntry,
@@ -145,6 +146,7 @@ class RoutedDesk:
 
     def _read(self, document: dict[str, Any]) -> Plan:
         plan = plan_from_document(document)
+        check_arguments(plan, self._actions)
         check_compensations(plan, self._actions)
         return plan
 

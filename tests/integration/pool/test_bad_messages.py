@@ -57,7 +57,7 @@ BAD: dict[str, tuple[bytes, dict[str, Any], str]] = {
     "no object": (b"[1]", {}, r"Expected `object`, got `array`, at `\$`; it takes \(number: int\)"),
     "wrong type": (b'{"number": "1"}', {}, r"shop.double: Expected `int`, got `str`, at `\$.number`; it takes"),
     "missing argument": (b"{}", {}, "missing required field `number`"),
-    "unknown argument": (b'{"number": 1, "width": 2}', {}, "contains unknown field `width`"),
+    "unknown argument": (b'{"number": 1, "width": 2}', {}, "there is no parameter 'width'"),
     "not UTF-8": (b'{"number": "\xff"}', {}, "is not application/json|Expected `int`"),
 }
 

@@ -248,6 +248,10 @@ def undone_by(action: str) -> dict[str, Any]:
     return {"plan": "undone", "steps": {"fetch": {"action": "plant.fetch", "compensate": action}}}
 
 
+def fetching(**arguments: Any) -> dict[str, Any]:
+    return {"plan": "fetching", "steps": {"fetch": {"action": "plant.fetch", "with": arguments}}}
+
+
 async def test_what_no_node_ever_offered_is_told_when_a_plan_is_registered(plant: Plant) -> None:
     async with api_of(plant) as api:
         early = await api.put("/api/v1/plans/undone", json=undone_by("later.drop"))
@@ -271,6 +275,12 @@ async def test_what_no_node_ever_offered_is_told_when_a_plan_is_registered(plant
         ({"plan": {"plan": "p", "steps": {}}}, 422, "has no steps"),
         ({"plan": {"plan": "p", "steps": {"a": {"action": "x.y", "after": ["b"]}}}}, 422, "'b'"),
         ({"plan": {"plan": "p", "steps": {"a": {"action": "nobody.offers"}}}}, 404, "nobody.offers"),
+        (
+            {"plan": fetching(ulr="abc")},
+            422,
+            "plant.fetch: there is no parameter 'ulr'; did you mean 'url'? it takes (url: str)",
+        ),
+        ({"plan": fetching(url=7)}, 422, "plan 'fetching', step 'fetch': plant.fetch: url: Expected `str`, got `int`"),
         ({"plan": DOCUMENT, "action": "plant.fetch"}, 422, "`action` does not go with `plan`"),
         ({"plan": DOCUMENT, "dispatch": "pool"}, 422, "`dispatch` does not go with `plan`"),
         ({"plan": DOCUMENT, "options": {"timeout": 5}}, 422, "steps have limits of their own"),
