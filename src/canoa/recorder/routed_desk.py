@@ -31,7 +31,7 @@ from canoa.recorder.routed_views import (
 )
 from canoa.recorder.views import Submitted
 from canoa.urn import action_name, task_name, task_urn
-from canoa.wire.codec import ANY
+from canoa.wire.codec import ANY, ContentType
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -76,7 +76,8 @@ class RoutedDesk:
     # --- Submitting ---------------------------------------------------------------------------------
 
     async def submit(self, requests: Sequence[RoutedRequest]) -> list[Submitted]:
-        """All or nothing, stored when it returns."""
+        """All or nothing, stored when it returns. Raises `ArgumentsRefused` where they do not fit an action that is
+        known here; of others, nodes find out."""
         manager = self._manager()
         messages = [self._message(each) for each in requests]
         accepted = await manager.accept(messages)
@@ -96,6 +97,8 @@ class RoutedDesk:
             raise ArgumentsRefused("an action's arguments are an object keyed by parameter")
         body = msgspec.json.encode(request.input)
         name = action_name(request.action or "")
+        if (action := self._actions.get(name)) is not None:
+            action.signature.decode(action.signature.routed_body(body), ContentType.JSON.value)
         return routed.of_action(name, body, options, self._asked_here).message
 
     # --- One task -----------------------------------------------------------------------------------

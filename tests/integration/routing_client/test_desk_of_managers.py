@@ -276,6 +276,12 @@ async def test_what_no_node_ever_offered_is_told_when_a_plan_is_registered(plant
         ({"plan": {"plan": "p", "steps": {"a": {"action": "x.y", "after": ["b"]}}}}, 422, "'b'"),
         ({"plan": {"plan": "p", "steps": {"a": {"action": "nobody.offers"}}}}, 404, "nobody.offers"),
         (
+            {"action": "plant.fetch", "arguments": {"ulr": "abc"}, "dispatch": "routed"},
+            422,
+            "plant.fetch: there is no parameter 'ulr'; did you mean 'url'? it takes (url: str)",
+        ),
+        ({"action": "plant.fetch", "arguments": {"url": 7}, "dispatch": "routed"}, 422, "Expected `str`, got `int`"),
+        (
             {"plan": fetching(ulr="abc")},
             422,
             "plant.fetch: there is no parameter 'ulr'; did you mean 'url'? it takes (url: str)",
