@@ -12,6 +12,8 @@ from canoa.cli import output
 from canoa.cli.opening import open_door
 from canoa.cli.options import BrokerUrl
 from canoa.cli.times import shown_time, shown_took
+from canoa.errors import SettingError
+from canoa.execution.outcome import Outcome
 from canoa.urn import action_name
 
 if TYPE_CHECKING:
@@ -30,12 +32,18 @@ def tasks(
     broker: BrokerUrl = None,
     action: ActionOption = None,
     state: Annotated[str | None, typer.Option(help="waiting, running or ended.", show_default=False)] = None,
-    outcome: Annotated[str | None, typer.Option(help="ok, failed, timed_out, cancelled, …", show_default=False)] = None,
+    outcome: Annotated[
+        str | None,
+        typer.Option(
+            help="How it ended: ok, failed, timed_out, cancelled, expired, refused or poisoned.", show_default=False
+        ),
+    ] = None,
     limit: LimitOption = 50,
     as_json: AsJson = False,
 ) -> None:
     """List the tasks that are kept, the newest first."""
     with output.errors_explained(as_json=as_json):
+        _check_standing(state, outcome)
         wanted = {"action": action and action_name(action), "state": state, "outcome": outcome}
         with closing(open_door(broker)) as door:
             if task_id is not None:
@@ -51,6 +59,19 @@ def tasks(
         _show_all(found)
         if is_more:
             output.say(f"there are more; --limit {limit * 2} shows them")
+
+
+def _check_standing(state: str | None, outcome: str | None) -> None:
+    """The table has both in one column, so one is easily taken for the other. Raises `SettingError`."""
+    from canoa.store.port import State
+
+    states, outcomes = list(State), [each for each in Outcome if each is not Outcome.RETRIED]
+    if state is not None and state not in states:
+        hint = f"it is how a task ended: --outcome {state}; " if state in outcomes else ""
+        raise SettingError(f"--state {state!r:.40} is no state; {hint}states are {', '.join(states)}")
+    if outcome is not None and outcome not in outcomes:
+        hint = f"it is where a task stands: --state {outcome}; " if outcome in states else ""
+        raise SettingError(f"--outcome {outcome!r:.40} is no outcome; {hint}outcomes are {', '.join(outcomes)}")
 
 
 def _listed(door: Door, wanted: dict[str, Any], limit: int) -> tuple[list[TaskView], bool]:
