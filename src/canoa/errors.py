@@ -197,8 +197,10 @@ class UnknownTask(WrongUse):
 class UnknownPlan(WrongUse):
     """No plan is registered under this name."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"no plan {name!r:.80} is registered here; `canoa plans register plan.yaml` does that")
+    def __init__(self, name: str, *, registered: str = "") -> None:
+        """`registered`: what is known of those that are."""
+        told = f" {registered}" if registered.endswith("?") else f" {registered};" if registered else ""
+        super().__init__(f"no plan {name!r:.80} is registered here;{told} `canoa plans register plan.yaml` adds one")
         self.name = name
 
 

@@ -56,9 +56,7 @@ def bare_names_told(name: str) -> Iterator[None]:
     except (UnknownPlan, NobodyManages) as exc:
         if "." in name or name.startswith(TASK_PREFIX) or isinstance(exc, ManagersGone):  # who would know the plan
             raise
-        raise WrongUse(
-            f"{name!r:.100} is not an action's name, which is <app>.<action>, and no plan of that name is here: {exc}"
-        ) from exc
+        raise WrongUse(f"{name!r:.100} is not an action's name, which is <app>.<action>; as a plan's: {exc}") from exc
 
 
 def _json(text: str) -> msgspec.Raw:

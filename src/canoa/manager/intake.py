@@ -23,6 +23,7 @@ from canoa.execution.step_moves import Verdict
 from canoa.logs import get_logger
 from canoa.manager import requests
 from canoa.manager.opening import Opener
+from canoa.manager.unknown import COMPARED, unknown_plan
 from canoa.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.store.port import Accepted
 
@@ -65,7 +66,7 @@ class Intake:
         self._limit_bytes = limit_bytes
         self._loop = asyncio.get_running_loop()
         self._opener = Opener(self._take, self._refuse)
-        self._asking: dict[str, asyncio.Task[Plan | None]] = {}
+        self._asking: dict[str, asyncio.Task[Plan]] = {}
 
     # --- From this process ------------------------------------------------------------------------------
 
@@ -80,7 +81,7 @@ class Intake:
 
     async def _begin(self, message: Message) -> Begin:
         request = requests.read(message, now_ms(), limit_bytes=self._limit_bytes)
-        plan = request.plan or await self._registered(request.plan_name)
+        plan = request.plan or await self.registered(request.plan_name)
         return requests.begin(request, plan, now_ms())
 
     # --- From the queue -----------------------------------------------------------------------------------
@@ -131,27 +132,28 @@ class Intake:
         """Whoever asks for a plan while the store is asked for it shares the answer."""
         asking = self._asking.get(request.plan_name)
         if asking is None:
-            asking = self._loop.create_task(self._store.plan(request.plan_name), name="manager.plan")
+            asking = self._loop.create_task(self.registered(request.plan_name), name="manager.plan")
             self._asking[request.plan_name] = asking
             asking.add_done_callback(lambda _: self._asking.pop(request.plan_name, None))
         asking.add_done_callback(partial(self._on_plan, delivery, request))
 
-    def _on_plan(self, delivery: Delivery, request: Request, asking: asyncio.Task[Plan | None]) -> None:
+    def _on_plan(self, delivery: Delivery, request: Request, asking: asyncio.Task[Plan]) -> None:
         if asking.cancelled() or delivery.is_settled:
             return
         error = asking.exception()
-        if error is not None:
+        if isinstance(error, UnknownPlan):
+            self._refuse(delivery, error)
+        elif error is not None:
             log.warning("plan_not_read", plan=request.plan_name, reason=str(error))
             self._loop.call_later(REPEAT_AFTER_S, self._ask, delivery, request)
-        elif (plan := asking.result()) is None:
-            self._refuse(delivery, UnknownPlan(request.plan_name))
         else:
-            self._write(delivery, requests.begin(request, plan, now_ms()))
+            self._write(delivery, requests.begin(request, asking.result(), now_ms()))
 
-    async def _registered(self, name: str) -> Plan:
+    async def registered(self, name: str) -> Plan:
+        """Raises `UnknownPlan`, with the nearest names."""
         plan = await self._store.plan(name)
         if plan is None:
-            raise UnknownPlan(name)
+            raise unknown_plan(name, await self._store.plan_names(limit=COMPARED))
         return plan
 
 

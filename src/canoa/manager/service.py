@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
     from canoa.execution.link_budget import LinkUse
+    from canoa.execution.plan import Plan
     from canoa.execution.step_moves import Need, Verdict
     from canoa.store.port import Accepted
     from canoa.store.routed_port import FullStore, NodeRow
@@ -246,6 +247,10 @@ class Manager:
         """Requests as they come on `topology.TASK_REQUESTS`: stored when it returns, all of them or none. Raises what
         is wrong with them before anything is stored."""
         return await self._dispatch.intake.accept(requests)
+
+    async def registered(self, name: str) -> Plan:
+        """The plan of that name. Raises `UnknownPlan`."""
+        return await self._dispatch.intake.registered(name)
 
     async def cancel(self, task_id: TaskId) -> Verdict:
         """End it, unless it has ended, and tell the nodes."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
     from canoa.execution.link_budget import LinkUse
+    from canoa.execution.plan import Plan
     from canoa.execution.step_moves import Need, Verdict
     from canoa.store.port import Accepted
     from canoa.store.routed_port import NodeRow, RoutedStore
@@ -62,6 +63,9 @@ class Managing(Protocol):
         Raises before anything is stored: `PlanRefused`, `UnknownPlan`, `UnknownAction` (nobody ever offered it),
         `ArgumentsRefused`, `PayloadTooLarge`.
         """
+
+    async def registered(self, name: str) -> Plan:
+        """The plan of that name. Raises `UnknownPlan`, with the nearest names."""
 
     async def cancel(self, task_id: TaskId) -> Verdict:
         """End it, unless it has ended, and tell the nodes."""

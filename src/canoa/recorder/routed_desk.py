@@ -10,7 +10,7 @@ from canoa.action import Options
 from canoa.client import routed
 from canoa.clock import now_ms
 from canoa.compensating import check_compensations
-from canoa.errors import ArgumentsRefused, NobodyManages, NotRouted, SettingError, UnknownNode, UnknownPlan
+from canoa.errors import ArgumentsRefused, NobodyManages, NotRouted, SettingError, UnknownNode
 from canoa.execution.outcome import Outcome
 from canoa.execution.placement import check_site
 from canoa.execution.plan import actions_of
@@ -154,10 +154,7 @@ class RoutedDesk:
         return plan
 
     async def _registered(self, name: str) -> Plan:
-        found = await self._manager().store.plan(task_name(name))
-        if found is None:
-            raise UnknownPlan(name)
-        return found
+        return await self._manager().registered(task_name(name))
 
     async def register(self, name: str, document: dict[str, Any]) -> Registered:
         """In place of the one that had the name. Tasks that run keep the plan that they began with. Nodes may join

@@ -227,6 +227,9 @@ class RoutedStore(Protocol):
 
     async def plans(self) -> list[Plan]: ...
 
+    async def plan_names(self, *, limit: int) -> list[str]:
+        """In their order, so many at most."""
+
     async def put_nodes(self, nodes: Sequence[NodeRow]) -> int:
         """Write them, each with the catalogue's next version; gives the last. A token that the same instance has been
         given stays, whatever the row says."""

@@ -78,6 +78,9 @@ class RoutedReads(StoreReads):
         rows = await self._ask(routed_reads.named_plans(self._dialect))
         return [routed_reads.plan_from(row) for row in rows]
 
+    async def plan_names(self, *, limit: int) -> list[str]:
+        return [name for (name,) in await self._ask(routed_reads.names_of_plans(self._dialect, limit=limit))]
+
     async def nodes(self, *, since: int = 0) -> list[NodeRow]:
         rows = await self._ask(routed_reads.nodes_since(self._dialect, since))
         return [routed_reads.node_row(row) for row in rows]

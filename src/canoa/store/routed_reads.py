@@ -71,6 +71,10 @@ def named_plans(dialect: str) -> Asked:
     return asked(_plans_query(dialect))
 
 
+def names_of_plans(dialect: str, *, limit: int) -> Asked:
+    return asked(_plan_names_query(dialect), limit=limit)
+
+
 def nodes_since(dialect: str, version: int) -> Asked:
     return asked(_nodes_query(dialect), version=version)
 
@@ -202,6 +206,12 @@ def _plan_query(dialect: str) -> Query:
 def _plans_query(dialect: str) -> Query:
     query = sa.select(plans.c.doc).join_from(plan_names, plans, plan_names.c.plan == plans.c.id)
     return compiled(dialect, query.order_by(plan_names.c.name))
+
+
+@cache
+def _plan_names_query(dialect: str) -> Query:
+    query = sa.select(plan_names.c.name).order_by(plan_names.c.name)
+    return compiled(dialect, query.limit(sa.bindparam("limit", type_=sa.BigInteger)))
 
 
 @cache

@@ -70,6 +70,8 @@ async def test_plans_are_listed_by_name(store: FullStore) -> None:
         await store.put_plan(plan, now_ms=NOW_MS)
 
     assert await store.plans() == [CHAIN, SINGLE]
+    assert await store.plan_names(limit=5) == [CHAIN.name, SINGLE.name]
+    assert await store.plan_names(limit=1) == [CHAIN.name]
 
 
 # --- Nodes ------------------------------------------------------------------------------------------------

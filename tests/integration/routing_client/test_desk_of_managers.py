@@ -12,7 +12,7 @@ from tests.integration.api.world import in_process
 from tests.integration.routing_client.plant import WITHIN_S, Plant
 
 from canoa.client.asking import ask
-from canoa.errors import NotRouted, UnknownNode, UnknownPlan
+from canoa.errors import NotRouted, TaskRefused, UnknownNode, UnknownPlan
 from canoa.recorder.hosting import hosting
 
 if TYPE_CHECKING:
@@ -80,6 +80,21 @@ async def test_a_registered_plan_is_shown_as_it_was_written_and_runs_by_its_name
     assert listed == shown
     assert shown["document"] == DOCUMENT
     assert result["result"] == "5 of 2"
+
+
+async def test_a_mistyped_plan_is_guessed(plant: Plant) -> None:
+    guess = "no plan 'powr-factor' is registered here; did you mean power-factor? `canoa plans register"
+    async with api_of(plant) as api:
+        await api.put("/api/v1/plans/power-factor", json=DOCUMENT)
+        submitted = await api.post("/api/v1/tasks", json={"plan": "powr-factor"})
+        shown = await api.get("/api/v1/plans/powr-factor")
+    with pytest.raises((UnknownPlan, TaskRefused)) as told:  # before it is accepted, or as its result
+        await (await (await plant.app.session()).submit_plan("powr-factor", {})).result(WITHIN_S)
+
+    assert (submitted.status_code, shown.status_code) == (404, 404)
+    assert guess in submitted.json()["error"]["message"]
+    assert guess in shown.json()["error"]["message"]
+    assert guess in str(told.value)
 
 
 async def test_an_action_may_be_routed_over_http(plant: Plant) -> None:

@@ -1,10 +1,12 @@
-"""Who asks a manager for an action that no node ever offered is told what helps there."""
+"""Who asks a manager for an action that no node ever offered, or for a plan that nobody registered, is told what helps
+there.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from canoa.manager.unknown import COMPARED, unknown_action
+from canoa.manager.unknown import COMPARED, unknown_action, unknown_plan
 from canoa.vocabulary import ActionName
 
 
@@ -31,3 +33,18 @@ def test_a_name_of_any_length_among_very_many_is_answered_soon() -> None:
     many = [ActionName(f"shop.action-{at}") for at in range(100 * COMPARED)]
 
     assert len(str(unknown_action(ActionName("shop." + "x" * 10_000), many))) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("known", "hint"),
+    [
+        (["power-factor", "nightly"], " did you mean power-factor?"),
+        (["nightly", "billing"], " there are billing, nightly;"),
+        ([], ""),
+    ],
+)
+def test_the_nearest_plans_are_told_or_some_that_there_are(known: list[str], hint: str) -> None:
+    error = unknown_plan("powr-factor", known)
+
+    assert str(error) == (f"no plan 'powr-factor' is registered here;{hint} `canoa plans register plan.yaml` adds one")
+    assert error.name == "powr-factor"
