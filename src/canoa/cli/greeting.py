@@ -1,10 +1,13 @@
-"""What `canoa up` says when it is ready: where to look, and what to do next, ready to be pasted into another shell."""
+"""What `canoa up` and `canoa manager` say when they are ready: where to look, and what to do next, ready to be pasted
+into another shell.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
 import shlex
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,6 +37,18 @@ def greet(app: Canoa, target: str, url: str, *, token: str, unfinished: int) -> 
     say("  next   in another shell, in this folder:" if app.settings.is_memory else "  next   in another shell:")
     say(f"         {_call(app, shlex.quote(target))}")
     say("  stop   Ctrl-C; running actions may finish, the others wait for the next start")
+
+
+def greet_manager(url: str) -> None:
+    """On a terminal alone: elsewhere its log says all that is of use there."""
+    if not sys.stderr.isatty():
+        return
+    say(f"canoa {importlib.metadata.version('canoa')} routes tasks to the nodes on this broker")
+    say(f"  look   {url}/docs")
+    say("  next   in another shell, with the same broker:")
+    say(f"         {program()} worker module:app --layer edge --site natal")
+    say(f"         {program()} nodes")
+    say("  stop   Ctrl-C; what was accepted waits for the next manager")
 
 
 def _call(app: Canoa, target: str) -> str:

@@ -10,6 +10,7 @@ import typer
 from canoa import settings as settings_module
 from canoa.app import Canoa
 from canoa.cli import folder, logs, output, serving
+from canoa.cli.greeting import greet_manager
 from canoa.cli.listening import listener, own_ports, parse_place, shown_url
 from canoa.cli.loading import require_real_broker
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
@@ -71,6 +72,7 @@ def manager(
             stack.enter_context(serving.metrics_served(hosted.manager, place))
             log.info("api_ready", url=shown_url(listening))
             log.info("manager_ready", store=settings_module.without_password(settings.store or folder.STORE_URL))
+            greet_manager(shown_url(listening))
             await serving.until_stopped(stop, hosted.recorder, hosted.manager)
         log.info("manager_stopped")
 
