@@ -12,6 +12,7 @@ from canoa.cli import orders, output, waiting
 from canoa.cli.opening import open_calls
 from canoa.cli.options import BrokerUrl
 from canoa.cli.suggesting import close_names_told
+from canoa.client.limit import Limit
 from canoa.urn import action_name
 
 
@@ -31,13 +32,15 @@ def call(
     with output.errors_explained(as_json=as_json):
         action = action_name(name)
         order = orders.one(action, arguments)
-        with closing(open_calls(broker, action.partition(".")[0])) as calls:
-            began_s = time.perf_counter()
+        with closing(open_calls(broker, action.partition(".")[0], limit=Limit(timeout or None))) as calls:
+            began_s = time.monotonic()
             with close_names_told(action, broker), output.interrupts_told(waiting.IN_DOUBT):
                 (task_id,) = calls.start([order])
             if not isinstance(task_id, str):
                 raise task_id
-            result = waiting.result_of(calls, task_id, action, wait_s=timeout, is_cancelling=cancel_on_interrupt)
-            seconds = round(time.perf_counter() - began_s, 4)
+            result = waiting.result_of(
+                calls, task_id, action, wait_s=timeout, since_s=began_s, is_cancelling=cancel_on_interrupt
+            )
+            seconds = round(time.monotonic() - began_s, 4)
         told = {"task_id": task_id, "action": action, "seconds": seconds, "result": result}
         output.data(told if as_json else result)

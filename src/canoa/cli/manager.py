@@ -49,7 +49,7 @@ def manager(
         async with AsyncExitStack() as stack:
             listening = stack.enter_context(listener(host, port))
             hosted = await serving.entered(
-                lambda: hosting(
+                lambda _: hosting(
                     app,
                     settings.store or folder.default_store(),
                     is_for_any_app=True,

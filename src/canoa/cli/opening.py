@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from canoa import settings as settings_module
 from canoa.cli import output
 from canoa.cli.folder import ADDRESS, TOKEN, is_held
+from canoa.client.limit import NO_LIMIT
 from canoa.errors import SettingError
 
 if TYPE_CHECKING:
@@ -18,19 +19,21 @@ if TYPE_CHECKING:
 
     from canoa.client.calls import Calls
     from canoa.client.door import Door
+    from canoa.client.limit import Limit
     from canoa.client.remote import Remote
     from canoa.client.token_door import TokenDoor
 
 
-def open_door(broker: str | None, *, is_hurried: bool = False) -> Door:
-    """For questions about kept tasks. Whoever opens it closes it. `is_hurried`: who could answer is not waited for."""
+def open_door(broker: str | None, *, limit: Limit = NO_LIMIT, is_hurried: bool = False) -> Door:
+    """For questions about kept tasks. Whoever opens it closes it. `limit`: of all that is asked. `is_hurried`: who
+    could answer is not waited for."""
     found = settings_module.read({"broker": broker})
     if found.is_memory:
-        return open_api(broker)
+        return open_api(broker, limit=limit)
     from canoa.client.asking import Patience
     from canoa.client.questions import Questions
 
-    return Questions(found.broker, Patience(0.0) if is_hurried else Patience(say=_said_once()))
+    return Questions(found.broker, Patience(0.0) if is_hurried else Patience(say=_said_once(), limit=limit))
 
 
 def _said_once() -> Callable[[str], None]:
@@ -45,16 +48,16 @@ def _said_once() -> Callable[[str], None]:
     return say
 
 
-def open_calls(broker: str | None, app: str) -> Calls:
+def open_calls(broker: str | None, app: str, *, limit: Limit = NO_LIMIT) -> Calls:
     """For running actions and waiting for them: with a broker the quick way, which needs nothing but workers."""
     found = settings_module.read({"broker": broker})
     from canoa.client.calls import KeptCalls, ReplyCalls
 
     if found.is_memory:
-        return KeptCalls(open_api(broker))
+        return KeptCalls(open_api(broker, limit=limit), limit)
     from canoa.app import Canoa
 
-    return ReplyCalls(Canoa(app, broker=found.broker))
+    return ReplyCalls(Canoa(app, broker=found.broker), limit)
 
 
 def open_tokens(store: str | None) -> TokenDoor:
@@ -76,8 +79,8 @@ def open_tokens(store: str | None) -> TokenDoor:
     )
 
 
-def open_api(broker: str | None) -> Remote:
-    found = _known_api(broker)
+def open_api(broker: str | None, *, limit: Limit = NO_LIMIT) -> Remote:
+    found = _known_api(broker, limit)
     if found is None:
         raise SettingError(
             "no broker is named, and no `canoa up` runs in this folder; start `canoa up module:app` here, "
@@ -87,7 +90,7 @@ def open_api(broker: str | None) -> Remote:
     return found
 
 
-def _known_api(broker: str | None) -> Remote | None:
+def _known_api(broker: str | None, limit: Limit = NO_LIMIT) -> Remote | None:
     """What the settings name goes before what `canoa up` left here. None: there is neither."""
     from canoa.client.remote import Remote
 
@@ -97,7 +100,7 @@ def _known_api(broker: str | None) -> Remote | None:
     if address.source == "default" and not written and not token:
         return None
     url = written if address.source == "default" and written else address.value
-    return Remote(url, token or _read(TOKEN))
+    return Remote(url, token or _read(TOKEN), limit)
 
 
 def _read(path: Path) -> str:

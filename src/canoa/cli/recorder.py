@@ -47,7 +47,7 @@ def recorder(
         stop = serving.stop_requested()
         async with AsyncExitStack() as stack:
             hosted = await serving.entered(
-                lambda: hosting(app, settings.store or folder.default_store(), is_for_any_app=True), stack, stop
+                lambda _: hosting(app, settings.store or folder.default_store(), is_for_any_app=True), stack, stop
             )
             if port is not None:
                 listening = stack.enter_context(listener(host, port))

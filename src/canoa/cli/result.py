@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing, suppress
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from canoa.cli.opening import open_door
 from canoa.cli.options import BrokerUrl
 from canoa.client.calls import KeptCalls
 from canoa.client.door import ENDED, Door, result_of
+from canoa.client.limit import Limit
 from canoa.errors import CanoaError, ResultNotReady, TaskEnded
 from canoa.execution.outcome import Outcome
 from canoa.recorder.views import TaskView
@@ -32,12 +34,14 @@ def result(
 
     While it waits, a terminal shows how far the task is. Ctrl-C ends the wait, not the task.
     """
-    with output.errors_explained(as_json=as_json), closing(open_door(broker)) as door:
+    began_s = time.monotonic()
+    limit = Limit(None if follow else wait or None)  # without either, nothing but the answer is waited for
+    with output.errors_explained(as_json=as_json), closing(open_door(broker, limit=limit)) as door:
         view = door.result(task_id)
         if view.task.state != ENDED and (follow or wait):
             with suppress(TaskEnded, ResultNotReady):  # said below, with all the rest
                 wait_s = None if follow else wait
-                waiting.result_of(KeptCalls(door), task_id, view.task.action, wait_s=wait_s)
+                waiting.result_of(KeptCalls(door, limit), task_id, view.task.action, wait_s=wait_s, since_s=began_s)
             view = door.result(task_id)
     with output.errors_explained():
         if as_json:

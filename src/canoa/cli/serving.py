@@ -16,6 +16,7 @@ import threading
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+import msgspec
 import typer
 
 from canoa.cli import output, tracing
@@ -37,6 +38,8 @@ log = get_logger(__name__)
 T = TypeVar("T")
 
 TRY_AGAIN_AFTER_S: Final = 1.0
+FIRST_TRY_S: Final = 1.0
+"""A broker that is there is given so long also by who does not want to wait for one."""
 SAME_STOP_WITHIN_S: Final = 1.0
 IDLE_THREAD_ENDS_WITHIN_S: Final = 0.2
 
@@ -148,18 +151,22 @@ async def started(
     """A running worker. A broker that is not there yet is waited for: services start in any order."""
     async with AsyncExitStack() as stack:
         stack.enter_context(tracing.exporting(app.name))
-        yield await entered(lambda: app.worker_with(settings), stack, stop, within_s=within_s)
+
+        def worker(left_s: float) -> AbstractAsyncContextManager[Worker]:
+            return app.worker_with(msgspec.structs.replace(settings, link_within_s=left_s))
+
+        yield await entered(worker, stack, stop, within_s=within_s)
 
 
 async def entered(
-    part: Callable[[], AbstractAsyncContextManager[T]],
+    part: Callable[[float], AbstractAsyncContextManager[T]],
     stack: AsyncExitStack,
     stop: asyncio.Event,
     *,
     within_s: float = 30.0,
 ) -> T:
-    """What `part` makes, entered on `stack`; tried again while the broker or the store is not there yet. Raises
-    `StoppedEarly` on a signal."""
+    """What `part` makes, which is told how long it may wait for a broker; entered on `stack`, and tried again while the
+    broker or the store is not there yet. Raises `StoppedEarly` on a signal."""
     entering = asyncio.ensure_future(_entered(part, stack, within_s))
     await _first_of(entering, stop)
     if not entering.done():
@@ -169,13 +176,16 @@ async def entered(
     return await entering
 
 
-async def _entered(part: Callable[[], AbstractAsyncContextManager[T]], stack: AsyncExitStack, within_s: float) -> T:
-    give_up_s = asyncio.get_running_loop().time() + within_s
+async def _entered(
+    part: Callable[[float], AbstractAsyncContextManager[T]], stack: AsyncExitStack, within_s: float
+) -> T:
+    loop = asyncio.get_running_loop()
+    give_up_s = loop.time() + within_s
     while True:
         try:
-            return await stack.enter_async_context(part())
+            return await stack.enter_async_context(part(max(FIRST_TRY_S, give_up_s - loop.time())))
         except (BrokerUnreachable, StoreUnreachable) as exc:
-            if asyncio.get_running_loop().time() + TRY_AGAIN_AFTER_S > give_up_s:
+            if loop.time() + TRY_AGAIN_AFTER_S > give_up_s:
                 raise
             event = "broker_not_there_yet" if isinstance(exc, BrokerUnreachable) else "store_not_there_yet"
             log.warning(event, reason=str(exc))

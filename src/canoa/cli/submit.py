@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from canoa.cli.options import BrokerUrl
 from canoa.cli.suggesting import close_names_told
 from canoa.client.calls import KeptCalls
 from canoa.client.door import RoutedOrder
+from canoa.client.limit import Limit
 from canoa.errors import SettingError
 from canoa.recorder.views import SubmitOptions
 from canoa.urn import action_name
@@ -69,6 +71,7 @@ def submit(
     It is stored when the id appears. Needs `canoa up` here, or a recorder on the broker; plans and routed tasks need a
     manager.
     """
+    began_s = time.monotonic()
     is_waiting = follow or watch or wait is not None
     is_routed = routed or routed_orders.is_plan(name)
     with output.errors_explained(as_json=as_json):
@@ -85,7 +88,8 @@ def submit(
             _order(name, arguments, options, is_routed=is_routed) if not lines else (action_name(name), None)
         )
         names_told = nullcontext() if is_routed else close_names_told(called, broker)
-        with closing(open_door(broker)) as door, names_told:
+        limit = Limit(None if follow or watch else wait or None)  # without a wait, handing over takes what it takes
+        with closing(open_door(broker, limit=limit)) as door, names_told:
             if order is None:
                 _submit_lines(door, called, lines, options, as_json=as_json)
                 return
@@ -100,7 +104,12 @@ def submit(
                 result = watching.result_of(door, done.id, called, is_cancelling=cancel_on_interrupt)
             else:
                 result = waiting.result_of(
-                    KeptCalls(door), done.id, called, wait_s=wait_s, is_cancelling=cancel_on_interrupt
+                    KeptCalls(door, limit),
+                    done.id,
+                    called,
+                    wait_s=wait_s,
+                    since_s=began_s,
+                    is_cancelling=cancel_on_interrupt,
                 )
         output.data({**msgspec.to_builtins(done), "result": result} if as_json else result)
 

@@ -78,7 +78,7 @@ def up(
             )
             worker = await stack.enter_async_context(serving.started(app, settings, stop, within_s=30.0))
             hosted = await serving.entered(
-                lambda: hosting(app, app.settings.store, own_ports=own_ports(listening)), stack, stop
+                lambda _: hosting(app, app.settings.store, own_ports=own_ports(listening)), stack, stop
             )
             if settings.join:  # whoever routes work as soon as we are up shall find it known
                 await hosted.manager.wait_known(app.actions, within_s=JOINED_WITHIN_S)

@@ -34,10 +34,13 @@ CancelOnInterrupt = Annotated[
 ]
 
 
-def result_of(calls: Calls, task_id: str, action: str, *, wait_s: float | None, is_cancelling: bool = False) -> Any:
-    """The result, or what ended the task instead. Ctrl-C ends the program with 130."""
+def result_of(
+    calls: Calls, task_id: str, action: str, *, wait_s: float | None, since_s: float, is_cancelling: bool = False
+) -> Any:
+    """The result, or what ended the task instead. `since_s`: when the command began, by `time.monotonic`. Ctrl-C ends
+    the program with 130."""
     try:
-        return _finished(calls, task_id, action, wait_s)
+        return _finished(calls, task_id, action, math.inf if wait_s is None else since_s + wait_s)
     except ResultNotReady as exc:
         told = left(calls, task_id, is_cancelling)
         raise ResultNotReady(f"task {task_id} ({action}) has no result after {wait_s:g} s; {told}") from exc
@@ -46,10 +49,9 @@ def result_of(calls: Calls, task_id: str, action: str, *, wait_s: float | None, 
         raise typer.Exit(output.INTERRUPTED) from None
 
 
-def _finished(calls: Calls, task_id: str, action: str, wait_s: float | None) -> Any:
+def _finished(calls: Calls, task_id: str, action: str, give_up_s: float) -> Any:
     """First quietly, then with a bar. After a while, say what it waits for: a task whose workers are away waits for
     ever, and should do so visibly."""
-    give_up_s = math.inf if wait_s is None else time.monotonic() + wait_s
     with suppress(ResultNotReady):
         return calls.finish(task_id, wait_s=min(QUIET_S, _until(give_up_s)))
     with progress.task_watched(action) as watch:
@@ -57,7 +59,7 @@ def _finished(calls: Calls, task_id: str, action: str, wait_s: float | None) -> 
             return calls.finish(task_id, wait_s=min(PATIENCE_S, _until(give_up_s)), watch=watch)
         if _until(give_up_s):
             _say_what_it_waits_for(calls, task_id, action)
-        return calls.finish(task_id, wait_s=None if wait_s is None else _until(give_up_s), watch=watch)
+        return calls.finish(task_id, wait_s=None if math.isinf(give_up_s) else _until(give_up_s), watch=watch)
 
 
 def _until(give_up_s: float) -> float:

@@ -7,10 +7,12 @@ what went wrong with the question is never mistaken for what went wrong with a t
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canoa import errors
 from canoa.action import Options
+from canoa.client.limit import NO_LIMIT, Limit, linked
 from canoa.errors import (
     ActionFailed,
     CanoaError,
@@ -57,11 +59,12 @@ def _unsaid(_: str) -> None:
 
 
 class Patience(NamedTuple):
-    """With those who could answer: how long they may be away, which gives one time that is just started anew; and who
-    hears what is waited for, once that takes a while."""
+    """With those who could answer: how long they may be away, which gives one time that is just started anew; who hears
+    what is waited for, once that takes a while; and how long all questions together may take."""
 
     there_within_s: float = 5.0
     say: Callable[[str], None] = _unsaid
+    limit: Limit = NO_LIMIT
 
 
 PATIENT: Final = Patience()
@@ -102,17 +105,19 @@ async def ask_each(
     patience: Patience | None = None,
 ) -> list[Any]:
     """The same for many questions at once. Raises the first error, once all have ended."""
-    patience = patience or PATIENT
-    await _wait_there(app, name, patience, is_routed=is_routed)
-    text = f"waiting for a {_who(is_routed)}'s answer"
-    telling = asyncio.get_running_loop().call_later(wait_s + TOLD_SILENT_AFTER_S, patience.say, text)
-    asking = [
-        _asked(app, name, body, wait_s=wait_s, is_repeatable=is_repeatable, is_routed=is_routed) for body in bodies
-    ]
-    try:
-        answers = await asyncio.gather(*asking, return_exceptions=True)
-    finally:
-        telling.cancel()
+    patience, who = patience or PATIENT, _who(is_routed)
+    await linked(app, patience.limit)
+    async with patience.limit.kept(partial(_unanswered, who), f"no {who} answered", wait_s=wait_s):
+        await _wait_there(app, name, patience, is_routed=is_routed)
+        text = f"waiting for a {who}'s answer"
+        telling = asyncio.get_running_loop().call_later(wait_s + TOLD_SILENT_AFTER_S, patience.say, text)
+        asking = [
+            _asked(app, name, body, wait_s=wait_s, is_repeatable=is_repeatable, is_routed=is_routed) for body in bodies
+        ]
+        try:
+            answers = await asyncio.gather(*asking, return_exceptions=True)
+        finally:
+            telling.cancel()
     for answer in answers:
         if isinstance(answer, BaseException):
             raise answer
@@ -147,6 +152,10 @@ def _who(is_routed: bool) -> str:
     return "manager" if is_routed else "recorder"
 
 
+def _unanswered(who: str, text: str) -> NobodyAnswers:
+    return NobodyAnswers(f"{text}; its log may say why, or start another: canoa {who}")
+
+
 def _never_there(is_routed: bool) -> NobodyManages | NobodyKeeps:
     if is_routed:
         return NobodyManages("no manager ever ran on this broker; start one: canoa manager")
@@ -160,8 +169,7 @@ async def _asked(app: Canoa, name: str, body: bytes, *, wait_s: float, is_repeat
     except UnknownAction as exc:
         raise _never_there(is_routed) from exc
     except (ResultNotReady, TaskExpired) as exc:
-        text = f"no {who} answered within {ANSWER_WITHIN_S:g} s; its log may say why, or start another: canoa {who}"
-        raise NobodyAnswers(text) from exc
+        raise _unanswered(who, f"no {who} answered within {ANSWER_WITHIN_S:g} s") from exc
     except ActionFailed as exc:
         raise _as_told(exc) from None
     except TaskEnded as exc:

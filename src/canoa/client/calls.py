@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from canoa.client.door import ENDED, result_of
+from canoa.client.limit import NO_LIMIT, Limit, linked
 from canoa.errors import (
     ApiUnreachable,
     ArgumentsRefused,
@@ -66,8 +67,10 @@ class Calls(Protocol):
 class KeptCalls:
     is_kept = True
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, limit: Limit = NO_LIMIT) -> None:
+        """`limit`: the door's."""
         self._door = door
+        self._limit = limit
 
     def start(self, orders: Sequence[Order]) -> list[Started]:
         """All at once; one by one where one of them is refused."""
@@ -91,7 +94,7 @@ class KeptCalls:
 
     def _seen(self, task_id: str, wait_s: float) -> ResultView:
         """What was accepted outlives whoever answers for it, so a restart of that is waited out."""
-        give_up_s = time.monotonic() + BACK_WITHIN_S
+        give_up_s = time.monotonic() + self._limit.left_s(BACK_WITHIN_S)
         while True:
             try:
                 return self._door.result(task_id, wait_s=wait_s)
@@ -115,16 +118,19 @@ class ReplyCalls:
 
     is_kept = False
 
-    def __init__(self, app: Canoa) -> None:
+    def __init__(self, app: Canoa, limit: Limit = NO_LIMIT) -> None:
         self._app = app
+        self._limit = limit
         self._handles: dict[str, Handle[Any]] = {}
 
     def start(self, orders: Sequence[Order]) -> list[Started]:
         return [self._started(each) for each in self._app.sync.run(self._submitted(orders))]
 
     async def _submitted(self, orders: Sequence[Order]) -> list[Handle[Any] | BaseException]:
+        await linked(self._app, self._limit)
         submitting = [self._app.submit_raw(order.action, bytes(order.arguments)) for order in orders]
-        return await asyncio.gather(*submitting, return_exceptions=True)
+        async with self._limit.kept(DeliveryUnknown, "the broker did not confirm the task"):
+            return await asyncio.gather(*submitting, return_exceptions=True)
 
     def _started(self, answer: Handle[Any] | BaseException) -> Started:
         if isinstance(answer, ArgumentsRefused | PayloadTooLarge):

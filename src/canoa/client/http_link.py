@@ -11,6 +11,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from canoa import errors
+from canoa.client.limit import NO_LIMIT, Limit
 from canoa.errors import ApiUnreachable, CanoaError, DeliveryUnknown, SettingError, WrongUse
 from canoa.settings import without_password
 
@@ -39,7 +40,10 @@ class _Refusal(msgspec.Struct):
 
 
 class HttpLink:
-    def __init__(self, url: str, token: str) -> None:
+    """`limit`: of all that is asked."""
+
+    def __init__(self, url: str, token: str, limit: Limit = NO_LIMIT) -> None:
+        self._limit = limit
         self._scheme, self._host, self._port, self._root = _parsed(url)
         self.url = f"{self._scheme}://{self._host}:{self._port}{self._root}"
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
@@ -86,10 +90,10 @@ class HttpLink:
 
     def _exchange(self, method: str, target: str, body: bytes | None, wait_s: float) -> bytes:
         """Raises `ApiUnreachable` when nothing was sent, `DeliveryUnknown` when the answer did not come."""
-        connection = self._connection or self._connected(TIMEOUT_S)
+        connection = self._connection or self._connected(self._limit.left_s(TIMEOUT_S))
         self._connection = connection
         if connection.sock is not None:
-            connection.sock.settimeout(TIMEOUT_S + wait_s)
+            connection.sock.settimeout(self._limit.left_s(TIMEOUT_S + wait_s, wait_s=wait_s))
         try:
             headers = {**self._headers, "Content-Type": "application/json"}
             connection.request(method, self._root + PREFIX + target, body, headers)

@@ -8,6 +8,7 @@ import msgspec
 
 from canoa.app import Canoa
 from canoa.client.asking import MAX_WAIT_S, PATIENT, SYSTEM, Patience, ask, ask_each
+from canoa.errors import BrokerUnreachable
 from canoa.recorder.routed_views import ExplainView, NodeView, OutputView, PlanView, Registered, StoryView
 from canoa.recorder.views import (
     ActionView,
@@ -94,7 +95,11 @@ class Questions:
 
     def depth(self, action: str) -> Depth | None:
         """The broker itself knows."""
-        return self._app.sync.run(self._app.depth(action))
+        return self._app.sync.run(self._depth(action))
+
+    async def _depth(self, action: str) -> Depth:
+        async with self._patience.limit.kept(BrokerUnreachable, "no answer from the broker"):
+            return await self._app.depth(action)
 
     # --- What managers answer -------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import msgspec
 
 from canoa.broker.port import Depth
 from canoa.client.http_link import HttpLink
+from canoa.client.limit import NO_LIMIT, Limit
 from canoa.errors import CanoaError
 from canoa.recorder.routed_views import ExplainView, NodeView, OutputView, PlanView, Registered, StoryView
 from canoa.recorder.token_views import MadeToken, TokenView
@@ -44,8 +45,8 @@ BATCH_BYTES: Final = 512 * 1024
 class Remote:
     max_wait_s: float = 30.0
 
-    def __init__(self, url: str, token: str) -> None:
-        self._link = HttpLink(url, token)
+    def __init__(self, url: str, token: str, limit: Limit = NO_LIMIT) -> None:
+        self._link = HttpLink(url, token, limit)
         self.url = self._link.url
 
     def __enter__(self) -> Remote:

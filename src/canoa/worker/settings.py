@@ -37,6 +37,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     http: str = ""  # host:port where messages are taken over HTTP; empty: nowhere. Port 0 takes a free one
     endpoint: str = ""  # the address under which managers find that; empty: made of host and port
     node_token: str = ""  # shown to managers that ask nodes for one
+    link_within_s: float | None = None  # how long its first link to a broker may take in all; none: as adapters have it
     grace_s: float = 0.0  # cut off for longer, it counts as dead; longer suits bad links; 0: as the managers think
     prove_after_s: float = 30.0  # without a message, it sends itself one; lower finds sooner that it is deaf
     link_budget: str = ""  # what managers may send to and get from it, such as 10MB/day; empty: anything

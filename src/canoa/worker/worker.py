@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from canoa import telemetry
 from canoa.action import Runs
 from canoa.broker import topology
+from canoa.broker.opening import open_within
 from canoa.broker.port import Declaration, Delivery
 from canoa.errors import CanoaError, WrongUse
 from canoa.execution import limits
@@ -176,7 +177,7 @@ class Worker:
             self._gate = Gate(self._runner, self.node_id, shared=shared, room=self.settings.concurrency)
             lanes = (self._main, self._cpu)
             self._suspects = Suspects(self._runner, self._settler, self._gate, lanes, spawn=self._spawn)
-            await self._broker.open()
+            await open_within(self._broker, self.settings.link_within_s)
             await self._broker.declare(*topology.shared())
             if self._joined is not None:
                 await self._joined.node.wait_free()

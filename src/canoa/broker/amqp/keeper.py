@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from canoa.broker.amqp.errors import AmqpError, CertificateOutOfDate, ClosedByBroker, SetupMismatch
 from canoa.broker.amqp.refusals import may_pass, refuses_login, translated
+from canoa.broker.opening import no_link
 from canoa.errors import BrokerUnreachable, CanoaError
 from canoa.logs import get_logger
 
@@ -65,8 +66,7 @@ class LinkKeeper:
         except (ClosedByBroker, SetupMismatch, CertificateOutOfDate) as exc:
             raise translated(exc) from exc
         except AmqpError as exc:
-            remedy = "check that it runs, and that the URL's host and port are where it listens for AMQP"
-            raise BrokerUnreachable(f"no link to the broker: {exc}; {remedy}") from exc
+            raise no_link(f": {exc}") from exc
         self._set_link(link)
         self._task = asyncio.get_running_loop().create_task(self._keep(link), name=f"{self._name}.keep")
 

@@ -64,12 +64,14 @@ class MqttUplink:
         is_lasting: bool,
         is_alone: bool,
         on_link: Callable[[], None] = lambda: None,
+        link_within_s: float | None = None,
     ) -> None:
         self._node_id = node_id
         self._said = said
         self._is_alone = is_alone
         self._is_lasting = is_lasting and is_alone
         self._on_link = on_link
+        self._link_within_s = LINKED_WITHIN_S if link_within_s is None else link_within_s
         self._loop = asyncio.get_running_loop()
         heard: dict[str, OnDelivery] = dict.fromkeys(node_topics(node_id), self._on_work)
         heard[bundle_topic(node_topics(node_id)[1])] = self._on_work
@@ -112,7 +114,7 @@ class MqttUplink:
         if not self._is_alone:
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(LINKED_WITHIN_S):
+            async with asyncio.timeout(self._link_within_s):
                 await self._linked.wait()
 
     def duties(self) -> list[Coroutine[Any, Any, None]]:

@@ -54,4 +54,5 @@ def _by_mqtt(node: Node, settings: WorkerSettings, shared: Settings, *, is_alone
         is_lasting=bool(settings.node_id),
         is_alone=is_alone,
         on_link=node.count_link,
+        link_within_s=settings.link_within_s,
     )
