@@ -22,7 +22,12 @@ class MqttAddress(NamedTuple):
     tls: ssl.SSLContext | None
 
     def __repr__(self) -> str:
-        return f"MqttAddress({self.host}:{self.port})"
+        return f"MqttAddress({self.place})"
+
+    @property
+    def place(self) -> str:
+        """For people: without secrets."""
+        return f"{self.host}:{self.port}"
 
     def arguments(self) -> dict[str, Any]:
         """For the library's client."""

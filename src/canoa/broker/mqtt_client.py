@@ -21,7 +21,7 @@ from paho.mqtt.properties import Properties
 
 from canoa.broker.direct import DirectDelivery
 from canoa.broker.mqtt_sending import AT_ONCE, MqttSending, spelt
-from canoa.errors import BrokerUnreachable
+from canoa.errors import BrokerRefusedLogin, BrokerUnreachable
 from canoa.logs import get_logger
 from canoa.wire import fields
 
@@ -38,6 +38,8 @@ log = get_logger(__name__)
 KEEP_ALIVE_S: Final = 10
 AGAIN_AFTER_S: Final = 0.5
 AGAIN_AT_MOST_S: Final = 15.0
+LOGIN_PATIENCE_S: Final = 60.0
+"""How long a login that was taken before may be refused: a broker that is being started may know no users yet."""
 RECEIVE_MAXIMUM: Final = 1000
 """Messages in our hands that are not acknowledged; a broker that knows MQTT 5 sends no more."""
 
@@ -47,6 +49,8 @@ _NO_DELAY: Final = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
 
 REFUSED: Final = 0x80
 """Codes of a subscription from here on up say no."""
+_BAD_LOGINS: Final = (134, 135)
+"""The user or the password is wrong, or may not come in. The library has the same for both versions of MQTT."""
 _NO_WELCOME: Final = "Operation timed out"  # the library's words for a broker that said nothing to our greeting
 
 Ready: TypeAlias = Callable[[], Awaitable[None]]
@@ -59,7 +63,8 @@ class _HungUp(aiomqtt.MqttError):
 class MqttClient:
     """`run` keeps the link. `topics`: what is heard, and who hears it, by topic. `session_s`: how long the broker keeps
     what comes for us while we are away; zero: not at all. `will`: topic and text of what the broker says for us, once
-    we are gone without a word. MQTT 5 is tried first, then 3.1.1."""
+    we are gone without a word. `ends_refused`: it ends where the broker refuses its login. MQTT 5 is tried first, then
+    3.1.1."""
 
     def __init__(
         self,
@@ -70,6 +75,7 @@ class MqttClient:
         session_s: int = 0,
         will: tuple[str, Message] | None = None,
         on_ready: Ready | None = None,
+        ends_refused: bool = False,
     ) -> None:
         self._address = address
         self._client_id = client_id
@@ -77,6 +83,9 @@ class MqttClient:
         self._session_s = session_s
         self._will = will
         self._on_ready = on_ready
+        self._ends_refused = ends_refused
+        self._was_let_in = False
+        self._refused_since_s: float | None = None
         self._loop = asyncio.get_running_loop()
         self._client: aiomqtt.Client | None = None
         self._is_old = False  # the broker knows only MQTT 3.1.1
@@ -97,26 +106,50 @@ class MqttClient:
     # --- Its life ---------------------------------------------------------------------------------------
 
     async def run(self, *, while_true: Callable[[], bool] = lambda: True) -> None:
-        """Until cancelled, or until `while_true` says no, which is asked now and then."""
+        """Until cancelled, or until `while_true` says no, which is asked now and then. Where it `ends_refused`, raises
+        `BrokerRefusedLogin`: at once, or for one that was let in before after `LOGIN_PATIENCE_S`."""
         wait_s = AGAIN_AFTER_S
         while while_true():
             began_s = self._loop.time()
             try:
                 await self._linked(while_true)
             except (aiomqtt.MqttError, OSError) as exc:
-                # A broker that does not know ours hangs up on us; one that was heard to know it never does.
-                self._is_old ^= not self._knows_new and _was_hung_up_on(exc)
-                if self._is_old and isinstance(exc, _HungUp):
+                if _refuses_login(exc):
+                    self._on_refused(exc)
+                elif self._tries_older(exc):
                     continue  # at once: one that is just starting would hang up again, and get the newer one next
-                log.warning("mqtt_link_lost", broker=f"{self._address.host}:{self._address.port}", reason=str(exc))
+                else:
+                    self._refused_since_s = None
+                    log.warning("mqtt_link_lost", broker=self._address.place, reason=str(exc))
             is_steady = self._loop.time() - began_s > AGAIN_AT_MOST_S
             wait_s = AGAIN_AFTER_S if is_steady else min(2 * wait_s, AGAIN_AT_MOST_S)
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+
+    def _tries_older(self, exc: Exception) -> bool:
+        """A broker that does not know our version hangs up on us; one that was heard to know it never does."""
+        self._is_old ^= not self._knows_new and _was_hung_up_on(exc)
+        return self._is_old and isinstance(exc, _HungUp)
+
+    def _on_refused(self, exc: Exception) -> None:
+        """Said once as what somebody must look at; after that it is only tried on, more and more rarely."""
+        now_s, is_news = self._loop.time(), self._refused_since_s is None
+        since_s = self._refused_since_s = now_s if self._refused_since_s is None else self._refused_since_s
+        remedy = "check user and password of its address (--mqtt, CANOA_MQTT)"
+        if self._ends_refused and (not self._was_let_in or now_s - since_s > LOGIN_PATIENCE_S):
+            raise BrokerRefusedLogin(
+                f"the MQTT broker at {self._address.place} refuses the login: {exc}; {remedy}"
+            ) from exc
+        facts = {"broker": self._address.place, "client": self._client_id, "reason": str(exc)}
+        if is_news:
+            log.error("mqtt_login_refused", **facts, remedy=remedy)
+        else:
+            log.info("mqtt_login_still_refused", **facts)
 
     async def _linked(self, while_true: Callable[[], bool]) -> None:
         self._early.clear()
         async with self._new_client() as client:
             self._knows_new |= not self._is_old
+            self._was_let_in, self._refused_since_s = True, None
             if self._topics:
                 _check(await client.subscribe([(topic, 1) for topic in self._topics]), self._topics)
             self._begin(client)
@@ -251,6 +284,10 @@ def _properties(came: paho.MQTTMessage) -> list[tuple[str, str]]:
     if content_type := getattr(given, "ContentType", None):
         found.append((fields.CONTENT_TYPE, content_type))
     return found
+
+
+def _refuses_login(error: Exception) -> bool:
+    return isinstance(error, MqttConnectError) and getattr(error.rc, "value", error.rc) in _BAD_LOGINS
 
 
 def _was_hung_up_on(error: Exception) -> bool:

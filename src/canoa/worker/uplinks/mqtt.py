@@ -84,6 +84,7 @@ class MqttUplink:
             session_s=SESSION_S if self._is_lasting else 0,
             will=(_REGISTER[0], said(is_leaving=True, leaves=() if is_alone else (self.way,))),
             on_ready=self._on_ready,
+            ends_refused=is_alone,
         )
         self._on_message: OnDelivery | None = None
         self._linked = asyncio.Event()
@@ -108,14 +109,20 @@ class MqttUplink:
         return self._view.state is State.REGISTERED
 
     async def start(self, on_message: OnDelivery) -> None:
-        """Return once there is a link, or not in time: it is tried on. Nobody waits for it who has another way."""
+        """Return once there is a link, or not in time: it is tried on. Nobody waits for it who has another way; who has
+        none hears that its login is refused (`BrokerRefusedLogin`)."""
         self._on_message = on_message
         self._running = self._loop.create_task(self._client.run(), name=f"mqtt[{self._node_id}]")
         if not self._is_alone:
             return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._link_within_s):
-                await self._linked.wait()
+        linked = self._loop.create_task(self._linked.wait())
+        try:
+            first = asyncio.FIRST_COMPLETED
+            await asyncio.wait([linked, self._running], timeout=self._link_within_s, return_when=first)
+        finally:
+            linked.cancel()
+        if self._running.done():
+            await self._running
 
     def duties(self) -> list[Coroutine[Any, Any, None]]:
         return [self._watch()]
