@@ -86,7 +86,7 @@ class Spans:
         shared = {"messaging.system": MEMORY if is_memory else RABBITMQ, "canoa.task_id": handle.id}
         if is_awaited:
             call = self._tracer.start_span(f"call {handle.action}", parent, SpanKind.CLIENT, shared)
-            handle.ended.add_done_callback(lambda ended: _end_call(call, ended))
+            handle.on_ended(lambda ended: _end_call(call, ended))
             parent = set_span_in_context(call, parent)
         message = publication.message
         attributes = {**shared, **_operation("send", publication.key, handle.id, len(message.body))}

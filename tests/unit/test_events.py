@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from canoa.broker import events as module
@@ -11,6 +12,7 @@ from canoa.broker import topology
 from canoa.broker.events import Events
 from canoa.broker.memory import MemoryBroker
 from canoa.broker.memory_hub import MemoryHub
+from canoa.broker.port import Message, Publication
 from canoa.clock import as_time
 from canoa.wire.event import Event
 
@@ -58,7 +60,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 async def test_one_who_listens_elsewhere_wants_details_for_as_long_as_he_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SAY_EVERY_S", 0.02)
-    monkeypatch.setattr(module, "COUNTS_FOR_S", 0.2)
+    monkeypatch.setattr(module, "WANTED_FOR_S", 0.2)
     ours, theirs = await two_programs()
     assert not ours.are_wanted
 
@@ -96,21 +98,37 @@ async def test_a_lone_program_sends_the_broker_no_events(monkeypatch: pytest.Mon
     assert through_broker == []
 
 
-async def test_programs_tell_each_other_from_the_moment_that_the_second_one_is_there() -> None:
+async def test_programs_tell_each_other_from_the_moment_that_one_more_is_there() -> None:
     hub = MemoryHub()
-    first = await program(hub)
-    second = await program(hub)
+    programs = [await program(hub) for _ in range(3)]
     await asyncio.sleep(0.01)  # turns of the loop; nowhere near the seconds between two signs of presence
 
-    for teller, hearer in ((first, second), (second, first)):
+    for teller, hearer in permutations(programs, 2):
         with hearer.watching("a") as heard:
             teller.tell(ended("a"))
             await asyncio.wait_for(heard.wait(), WITHIN_S)
 
 
+async def test_any_number_of_made_up_programs_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_OTHERS", 3)
+    hub = MemoryHub()
+    ours = await program(hub)
+    broker = MemoryBroker(hub)
+    await broker.open()
+
+    for number in range(10):
+        message = Message(body=b"", persistent=False, app_id=f"stranger-{number}")
+        await broker.publish(
+            Publication(message=message, exchange=topology.EVENTS, key=module.PRESENT, mandatory=False)
+        )
+    await asyncio.sleep(0.01)
+
+    assert list(ours._others) == ["stranger-7", "stranger-8", "stranger-9"]
+
+
 async def test_one_that_has_gone_is_told_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SAY_EVERY_S", 0.02)
-    monkeypatch.setattr(module, "COUNTS_FOR_S", 0.2)
+    monkeypatch.setattr(module, "PRESENT_FOR_S", 0.2)
     monkeypatch.setattr(module, "TELL_AFTER_S", 0)
     hub = MemoryHub()
     ours, theirs = await program(hub), await program(hub)

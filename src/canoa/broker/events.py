@@ -43,8 +43,14 @@ WANTED: Final = "wanted"
 """The routing keys by which programs say that they are there, and those who have listeners that as well."""
 
 SAY_EVERY_S: Final = 3.0
-COUNTS_FOR_S: Final = 10.0
+WANTED_FOR_S: Final = 10.0
 """After it was last said: three of those may get lost."""
+
+PRESENT_FOR_S: Final = topology.CANCEL_EXPIRES_S
+"""As long as the queue of one whose link is cut keeps events for it."""
+
+MAX_OTHERS: Final = 1000
+"""Programs that are known of by name: whoever may publish events could make up any number."""
 
 _events = msgspec.json.Decoder(list[Event])
 
@@ -62,7 +68,10 @@ class Events:
         self._watchers: dict[str, set[asyncio.Event]] = {}
         self._untold: list[Event] = []
         self._saying: asyncio.TimerHandle | None = None
-        self._present_until_s = float("-inf")  # others are, by the loop's clock
+        self._others: dict[
+            str, float
+        ] = {}  # until when they count as there, by the loop's clock; the last heard of last
+        self._present_until_s = float("-inf")  # any of them
         self._wanted_until_s = float("-inf")  # elsewhere
 
     async def consume(self) -> Consumer:
@@ -147,16 +156,18 @@ class Events:
         if delivery.message.app_id == self._own_id:
             return
         if delivery.key in (PRESENT, WANTED, RECORDED):
-            self._on_other(is_wanting=delivery.key == WANTED)
+            self._on_other(delivery.message.app_id or "", is_wanting=delivery.key == WANTED)
         if delivery.key not in (PRESENT, WANTED):
             self._on_told(delivery)
 
-    def _on_other(self, *, is_wanting: bool) -> None:
+    def _on_other(self, who: str, *, is_wanting: bool) -> None:
         now_s = self._loop.time()
-        is_new = self._present_until_s <= now_s
-        self._present_until_s = now_s + COUNTS_FOR_S
+        is_new = self._others.pop(who, 0.0) <= now_s
+        if len(self._others) >= MAX_OTHERS:
+            del self._others[next(iter(self._others))]
+        self._present_until_s = self._others[who] = now_s + PRESENT_FOR_S
         if is_wanting:
-            self._wanted_until_s = now_s + COUNTS_FOR_S
+            self._wanted_until_s = now_s + WANTED_FOR_S
         if is_new and self._saying is not None:
             self._say()  # it has just come, and may not have heard of us
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canoa import settings as settings_module
 from canoa.cli import output
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from canoa.client.remote import Remote
     from canoa.client.token_door import TokenDoor
 
+THERE_WITHIN_S: Final = 5.0
+"""How long a command waits for somebody who could answer: its user is told meanwhile, and can ask again."""
+
 
 def open_door(broker: str | None, *, limit: Limit = NO_LIMIT, is_hurried: bool = False) -> Door:
     """For questions about kept tasks. Whoever opens it closes it. `limit`: of all that is asked. `is_hurried`: who
@@ -33,7 +36,7 @@ def open_door(broker: str | None, *, limit: Limit = NO_LIMIT, is_hurried: bool =
     from canoa.client.asking import Patience
     from canoa.client.questions import Questions
 
-    return Questions(found.broker, Patience(0.0) if is_hurried else Patience(say=_said_once(), limit=limit))
+    return Questions(found.broker, Patience(0.0) if is_hurried else Patience(THERE_WITHIN_S, _said_once(), limit))
 
 
 def _said_once() -> Callable[[str], None]:

@@ -59,10 +59,11 @@ def _unsaid(_: str) -> None:
 
 
 class Patience(NamedTuple):
-    """With those who could answer: how long they may be away, which gives one time that is just started anew; who hears
-    what is waited for, once that takes a while; and how long all questions together may take."""
+    """With those who could answer: how long they may be away, which gives one time that is just started anew, or whose
+    link was cut (`reconnect_max_s`); who hears what is waited for, once that takes a while; and how long all questions
+    together may take."""
 
-    there_within_s: float = 5.0
+    there_within_s: float = 15.0
     say: Callable[[str], None] = _unsaid
     limit: Limit = NO_LIMIT
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from canoa.errors import CanoaError, DeliveryUnknown, ResultNotReady, TaskCancelled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canoa.client.session import Session
     from canoa.vocabulary import ActionName, TaskId
 
@@ -91,9 +93,9 @@ class Handle(Generic[R]):
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._session.loop
 
-    @property
-    def ended(self) -> asyncio.Future[R | Failed[R]]:
-        return self._ended
+    def on_ended(self, callback: Callable[[asyncio.Future[R | Failed[R]]], object]) -> None:
+        """It hears of the end a turn of the loop later, also if it has come already."""
+        self._ended.add_done_callback(callback)
 
     @property
     def is_answered(self) -> bool:

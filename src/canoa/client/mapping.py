@@ -39,7 +39,7 @@ async def stream(
                 batch = list(islice(source, room))
                 is_exhausted = len(batch) < room
                 for handle in await submit_many(batch):
-                    handle.ended.add_done_callback(ended.put_nowait)
+                    handle.on_ended(ended.put_nowait)
                 waiting += len(batch)
         if waiting == 0:
             return

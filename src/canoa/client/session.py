@@ -411,7 +411,7 @@ class Session:
         if options.queue_timeout is not None and run_s is not None:
             wait_s = outgoing.delay_s(options, time.time()) + options.queue_timeout
             timer = self.loop.call_later(wait_s + run_s + GRACE_S, self._on_overdue, handle)
-            handle.ended.add_done_callback(lambda _: timer.cancel())
+            handle.on_ended(lambda _: timer.cancel())
 
     def _on_overdue(self, handle: Handle[Any]) -> None:
         text = f"task {handle.id} ({handle.action}) was neither started nor refused within its time limits"
