@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-SETTLE_AFTER_S: Final = 0.02
+SETTLE_AFTER_S: Final = 0.1
 """How long replies are in hand before the broker hears that they came. Longer lets more of them share one message, and
 keeps them longer in the broker's memory."""
 

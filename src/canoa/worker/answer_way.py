@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker, Message, PublishOutcome
 
 
+def _never() -> bool:
+    return False
+
+
 class AnswerWay(Protocol):
     @property
     def is_open(self) -> bool:
@@ -35,8 +39,12 @@ class AnswerWay(Protocol):
 
 
 class BrokerWay:
-    def __init__(self, broker: Broker) -> None:
+    """`is_roomy`: the broker brings more without an acknowledgement, so nobody waits for an answer's confirm, and being
+    woken for each takes the time of those who do have work."""
+
+    def __init__(self, broker: Broker, is_roomy: Callable[[], bool] = _never) -> None:
         self._broker = broker
+        self._is_roomy = is_roomy
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -46,7 +54,7 @@ class BrokerWay:
     def send(self, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
         publication = Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.STEP_RESULTS)
         try:
-            self._broker.post(publication, on_outcome)
+            self._broker.post(publication, on_outcome, later=self._is_roomy())
         except ValueError as exc:
             self._loop.call_soon(on_outcome, WrongUse(str(exc)))
 
@@ -55,8 +63,8 @@ class HeardBrokerWay(BrokerWay):
     """The same, while `is_heard` says that a manager is there who will take it. For those who have other ways: a broker
     also takes what nobody comes for, where the managers' own link to it is cut."""
 
-    def __init__(self, broker: Broker, is_heard: Callable[[], bool]) -> None:
-        super().__init__(broker)
+    def __init__(self, broker: Broker, is_heard: Callable[[], bool], is_roomy: Callable[[], bool] = _never) -> None:
+        super().__init__(broker, is_roomy)
         self._is_heard = is_heard
 
     @property

@@ -125,3 +125,17 @@ async def test_bundles_are_for_the_broker_while_that_is_open() -> None:
 
 
 _port: Callable[[], AnswerWay] = PaperWay
+
+
+@pytest.mark.parametrize("is_roomy", [True, False])
+async def test_a_confirm_is_in_no_hurry_while_the_broker_brings_more_without_it(
+    is_roomy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = MemoryBroker()
+    posted: list[bool] = []
+    monkeypatch.setattr(broker, "post", lambda publication, on_outcome, *, later=False: posted.append(later))
+
+    for way in (BrokerWay(broker, lambda: is_roomy), HeardBrokerWay(broker, lambda: True, lambda: is_roomy)):
+        way.send(ANSWER, lambda _: None)
+
+    assert posted == [is_roomy, is_roomy]
