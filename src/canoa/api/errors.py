@@ -52,6 +52,7 @@ STATUS: Final[dict[type[errors.CanoaError], int]] = {
     Unencodable: 406,
     errors.BrokerRefusedLogin: 503,
     errors.BrokerRefusedOperation: 503,
+    errors.DeclarationDiffers: 503,
     errors.StoreTaken: 503,
     errors.StoreTooNew: 503,
     errors.WrongUse: 400,
