@@ -7,7 +7,7 @@ from typing import Final
 
 from canoa.errors import StoreTooNew
 
-HEAD: Final = "0004"
+HEAD: Final = "0005"
 """The last revision in `migrations/versions/`: the tables of `schema.py`."""
 
 TABLE: Final = "canoa_schema"

@@ -108,6 +108,10 @@ class RoutedLedger:
 
     # --- To write -----------------------------------------------------------------------------------
 
+    def __len__(self) -> int:
+        """Of the tasks that are at hand."""
+        return len(self._tasks)
+
     def updated_tasks(self, *, with_result: bool) -> list[TaskRecord]:
         return [task for key, task in self._changed.items() if (key in self._with_result) is with_result]
 

@@ -151,6 +151,15 @@ owed = sa.Table(
     postgresql_with=_EAGER_VACUUM,
 )
 
+# On SQLite alone. The values of rows of tasks, steps, bills and plans, in the order of their columns: a migration that
+# changes those copies the slips first.
+slips = sa.Table(
+    "slips",
+    metadata,
+    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("content", _BLOB, nullable=False),
+)
+
 plans = sa.Table(
     "plans",
     metadata,

@@ -19,6 +19,7 @@ from canoa.store import (
     sqlite_limits,
     sqlite_owed,
     sqlite_routed,
+    sqlite_slips,
     sqlite_tokens,
 )
 from canoa.store.routed_debts import Taking
@@ -78,7 +79,7 @@ class SqliteStore(RoutedReads, TokenReads):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._writer = SqliteLink(path, name="canoa-store-write")
+        self._writer = SqliteLink(path, name="canoa-store-write", first=sqlite_slips.copy)
         self._reader = SqliteLink(path, name="canoa-store-read")
         self._notes = Notes()
         self._ahead: Ahead | None = None  # while it is open
@@ -97,6 +98,8 @@ class SqliteStore(RoutedReads, TokenReads):
         try:
             await self._writer.open()
             await self._writer.read(partial(bring_up_to_date, path=self._path))
+            if await self._writer.read(sqlite_slips.are_there):  # of one who was killed
+                await self._writer.write(sqlite_slips.copy)
             await self._reader.open()
             await self._writer.read(partial(sqlite_routed.is_as_known, notes=self._notes))
             syncer = Syncer(self._path, self._writer.start_checkpoint)
@@ -144,6 +147,7 @@ class SqliteStore(RoutedReads, TokenReads):
         def fetched(connection: sqlite3.Connection) -> list[reads.Row]:
             return connection.execute(asked.sql, asked.arguments).fetchall()
 
+        await self._routed().copy_slips()
         return await self._reader.read(fetched)
 
     async def queued_for(self) -> dict[NodeId, int]:

@@ -24,12 +24,13 @@ from canoa.clock import now_ms
 from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable
 from canoa.execution.step_moves import Rerun
 from canoa.logs import get_logger
-from canoa.store import sqlite_routed
+from canoa.store import sqlite_routed, sqlite_slips
 from canoa.store.newcomers import Newcomers
 from canoa.store.packing import plain
 from canoa.store.routed_ledger import RoutedLedger, needs_of
 from canoa.store.sqlite_flight import Batch, Flight, Hearing, size_bytes, without_sent
 from canoa.store.sqlite_link import Busy
+from canoa.store.sqlite_slips import Slips
 from canoa.store.telling import tell
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class Ahead:
         self._syncer = syncer
         self._notes = notes
         self._newcomers = Newcomers(now_ms())
+        self._slips = Slips(writer)
         self._loop = asyncio.get_running_loop()
         self._waiting: Flight | None = None
         self._written: Flight | None = None  # just now
@@ -142,6 +144,10 @@ class Ahead:
         if self._holders:
             again = partial(self.start, paid=paid, settings=settings, hearing=hearing, is_hurried=is_hurried)
             self._held.append(partial(again, moves, route))
+        elif self._slips.are_left() and self._slips.tell_of(needs_of(moves)):
+            again = partial(self.start, paid=paid, settings=settings, hearing=hearing, is_hurried=is_hurried)
+            self._hold()
+            self._spawn(self._after_slips(partial(again, moves, route), hearing))
         elif Rerun in {*map(type, moves)}:
             self._hold()
             self._spawn(self._rerun(moves, route, paid=paid, settings=settings, hearing=hearing))
@@ -189,12 +195,21 @@ class Ahead:
                 if self._notes.unwritten:
                     raise self._trouble or StoreUnreachable("other programs write to the store all the time")
 
+    async def copy_slips(self) -> None:
+        """Before tables are read. Where there is no room for that, they are read as they are."""
+        try:
+            await self._slips.copy()
+        except StoreFull as exc:
+            log.warning("slips_not_copied", reason=str(exc))
+
     async def aclose(self) -> None:
         """Once all of it is on disk."""
         while self._working:
             await asyncio.wait(self._working)
         async with self.alone():
             await self._write_lasting()
+            await self.copy_slips()
+            self._slips.aclose()
             await self._syncer.aclose()
             self._reader.close()
         if self._looking is not None:
@@ -215,6 +230,16 @@ class Ahead:
             tell(self._held.popleft())
         if not self._holders:
             self._is_free.set()
+
+    async def _after_slips(self, again: Callable[[], None], hearing: Hearing) -> None:
+        """What is about tasks whose rows are not in the tables yet. Where they cannot be, it must be brought again."""
+        try:
+            await self._slips.copy()
+        except Exception as exc:
+            tell(hearing.on_end, exc)
+        else:
+            self._held.appendleft(again)
+        self._let_go()
 
     async def _pass_by(self) -> None:
         await self._settled()
@@ -307,12 +332,11 @@ class Ahead:
             flight.sends = self._notes.unwritten.sends_before(since_s)
             flight.running = self._notes.unwritten.running_before(since_s)
             rows = sqlite_routed.rows_of(flight.ledger, sends=flight.sends, running=flight.running)
-            work = partial(self._write_rows, rows=rows)
             flight.is_small = sum(map(len, rows)) <= FEW_ROWS and size_bytes(rows) <= FEW_BYTES
             on_end = partial(self._on_written, flight, has_rows=rows.says_something)
-            if not flight.is_small or not self._writes_here(work):
+            if not flight.is_small or not self._writes_here(flight.ledger, rows):
                 self._written_here = 0
-                self._writer.start_write(work, on_end)
+                self._writer.start_write(partial(self._write_rows, rows=rows), on_end)
                 return
         except Exception as exc:
             self._on_written(flight, exc)
@@ -320,13 +344,20 @@ class Ahead:
             flight.is_on_disk = False
             on_end(None)
 
-    def _writes_here(self, work: Callable[[sqlite3.Connection], None]) -> bool:
+    def _writes_here(self, ledger: RoutedLedger, rows: RoutedRows) -> bool:
         if self._took_s > QUICK_S or self._written_here >= HERE:
             self._took_s *= FORGIVEN
             return False
+        slip = sqlite_slips.slip_of(ledger, rows)
+        if slip is None and self._slips.are_left():  # they are copied first, which is not done here
+            return False
         began_s = monotonic()
         try:
-            self._writer.write_here(work)
+            if slip is None:
+                self._writer.write_here(partial(self._write_rows, rows=rows))
+            else:
+                self._writer.write_here(partial(self._put_down, slip=slip, task_ids=[*ledger.new_tasks]))
+                self._slips.add(ledger.new_tasks)
         except Busy:
             return False
         self._took_s += TOOK_WEIGHT * (monotonic() - began_s - self._took_s)
@@ -334,10 +365,19 @@ class Ahead:
         return True
 
     def _write_rows(self, connection: sqlite3.Connection, rows: RoutedRows) -> None:
+        self._look_round(connection)
+        sqlite_routed.write(connection, rows)
+
+    def _put_down(self, connection: sqlite3.Connection, slip: bytes, task_ids: Sequence[str]) -> None:
+        self._look_round(connection)
+        if not sqlite_slips.are_new(connection, task_ids):
+            raise _Stale
+        sqlite_slips.put_down(connection, slip)
+
+    def _look_round(self, connection: sqlite3.Connection) -> None:
         if not sqlite_routed.is_as_known(connection, self._notes):
             sqlite_routed.drop_ended(connection, self._notes)
             raise _Stale
-        sqlite_routed.write(connection, rows)
 
     def _on_written(self, flight: Flight, error: Exception | None, *, has_rows: bool = False) -> None:
         if error is None:

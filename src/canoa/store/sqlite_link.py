@@ -55,15 +55,18 @@ class Busy(Exception):
 
 
 class SqliteLink:
-    """A thread with a connection to the file. `name` is the thread's. Not open yet."""
+    """A thread with a connection to the file. `name` is the thread's. `first`: what every transaction in the thread
+    begins with. Not open yet."""
 
-    def __init__(self, path: Path, *, name: str) -> None:
+    def __init__(self, path: Path, *, name: str, first: Callable[[sqlite3.Connection], None] = lambda _: None) -> None:
         self._path = path
         self._name = name
+        self._first = first
         self._thread: OwnThread | None = None
         self._connection: sqlite3.Connection | None = None
         self._is_hasty = False
         self.writes = Writes()  # never repeated: each is alone from its beginning
+        self.in_thread = 0  # how many of them the thread has committed
 
     async def open(self) -> None:
         self._thread = OwnThread(self._name)
@@ -85,7 +88,7 @@ class SqliteLink:
     ) -> Result:
         """In one transaction, on disk when it returns; alone from the beginning, so what `work` reads stays true.
         `after`: with the result, in the same thread, before anybody else writes; not if it was not committed."""
-        result = await self._in_thread(lambda: _transaction(self._patient(), work, after))
+        result = await self._in_thread(lambda: self._transaction(work, after))
         self.writes.done += 1
         return result
 
@@ -96,22 +99,37 @@ class SqliteLink:
         wrong."""
         if self._thread is None:
             raise self._closed()
-        self._thread.start(lambda: _transaction(self._patient(), work, None), partial(self._on_end, on_end))
+        self._thread.start(lambda: self._transaction(work), partial(self._on_end, on_end))
+
+    def _transaction(
+        self, work: Callable[[sqlite3.Connection], Result], after: Callable[[Result], None] | None = None
+    ) -> Result:
+        """In the thread."""
+
+        def first_and_work(connection: sqlite3.Connection) -> Result:
+            self._first(connection)
+            return work(connection)
+
+        result = _transaction(self._patient(), first_and_work)
+        self.in_thread += 1  # here, and not on the event loop, which may write itself before it hears of this one
+        if after is not None:
+            after(result)
+        return result
 
     def _on_end(self, on_end: Callable[[Exception | None], None], _: None, error: Exception | None) -> None:
         self.writes.done += error is None
         on_end(error if error is None else self.explained(error))
 
     def write_here(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Like `write`, on the event loop, for what takes less time than handing it over. Raises `Busy` rather than
-        wait for the thread, or for another program. The log is left as long as it gets, and is not brought to disk: see
-        `sqlite_syncing.py`."""
+        """Like `write`, on the event loop, for what takes less time than handing it over; without what others `first`
+        do. Raises `Busy` rather than wait for the thread, or for another program. The log is left as long as it gets,
+        and is not brought to disk: see `sqlite_syncing.py`."""
         if self._thread is None:
             raise self._closed()
         if not self._thread.is_idle:
             raise Busy
         try:
-            _transaction(self._hasty(), work, None)
+            _transaction(self._hasty(), work)
         except (sqlite3.Error, OverflowError) as exc:
             raise Busy if _code(exc) == sqlite3.SQLITE_BUSY else self.explained(exc) from exc
         self.writes.done += 1
@@ -238,11 +256,7 @@ def translated(exc: sqlite3.Error, path: Path) -> CanoaError:
     return StoreUnreachable(f"the store {path}: {exc}")
 
 
-def _transaction(
-    connection: sqlite3.Connection,
-    work: Callable[[sqlite3.Connection], Result],
-    after: Callable[[Result], None] | None,
-) -> Result:
+def _transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], Result]) -> Result:
     connection.execute("BEGIN IMMEDIATE")
     try:
         result = work(connection)
@@ -251,8 +265,6 @@ def _transaction(
         if connection.in_transaction:  # some errors have rolled back already
             connection.execute("ROLLBACK")
         raise
-    if after is not None:
-        after(result)
     return result
 
 

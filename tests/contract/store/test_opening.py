@@ -102,7 +102,7 @@ async def test_a_store_of_a_newer_version_is_refused_and_left_alone(
     await run_sql("UPDATE canoa_schema SET version_num = '9999'")
 
     newcomer = new_store(store_url)
-    with pytest.raises(StoreTooNew, match=r"schema 9999.*knows only 0004.*pip install --upgrade"):
+    with pytest.raises(StoreTooNew, match=r"schema 9999.*knows only 0005.*pip install --upgrade"):
         await newcomer.open()
     await newcomer.aclose()
 

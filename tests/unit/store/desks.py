@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.contract.store.routed_words import ONE
 
+from canoa.store import sqlite_slips
 from canoa.store.routed_port import DEFAULT_SETTINGS
 from canoa.store.sqlite import SqliteStore
 
@@ -60,9 +61,7 @@ class Desk:
         return asyncio.get_running_loop().create_task(self.moved(*moves))
 
     def rows(self, select: str) -> list[tuple[object, ...]]:
-        """As they are on disk."""
-        with closing(sqlite3.connect(self.path)) as other:
-            return other.execute(select).fetchall()
+        return rows_in(self.path, select)
 
     def count(self, table: str) -> int:
         return len(self.rows(f"SELECT 1 FROM {table}"))
@@ -70,6 +69,15 @@ class Desk:
     def forget(self) -> None:
         """All that it remembers of tasks."""
         self.store._notes.memory.clear()
+
+
+def rows_in(path: Path, select: str) -> list[tuple[object, ...]]:
+    """As they are on disk, for whoever opens the file next: with what is on slips. Nothing is changed."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        if sqlite_slips.are_there(other):
+            other.execute("BEGIN IMMEDIATE")
+            sqlite_slips.copy(other)
+        return other.execute(select).fetchall()
 
 
 async def turns() -> None:

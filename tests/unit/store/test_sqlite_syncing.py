@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import sqlite3
 import threading
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.contract.store.routed_words import ONE, answer, begin
-from tests.unit.store.desks import Desk, turns
+from tests.unit.store.desks import Desk, rows_in, turns
 
 from canoa.errors import StoreUnreachable
 from canoa.execution.outcome import Outcome
@@ -20,6 +18,7 @@ from canoa.store import sqlite_ahead, sqlite_link, sqlite_syncing
 from canoa.store.routed_port import DEFAULT_SETTINGS
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -101,8 +100,7 @@ async def test_a_log_that_cannot_be_synced_is_written_into_the_file_before_anybo
     assert (await beginning)[0].verdict is Verdict.TAKEN
     assert end.outcome is Outcome.OK
     shutil.copy(desk.path, tmp_path / "file-alone.db")  # without its log
-    with closing(sqlite3.connect(tmp_path / "file-alone.db")) as file:
-        assert file.execute("SELECT standing FROM tasks").fetchall() == [("ok",)]
+    assert rows_in(tmp_path / "file-alone.db", "SELECT standing FROM tasks") == [("ok",)]
 
 
 async def test_a_disk_that_stays_broken_is_said_and_what_comes_again_waits_for_a_good_one(

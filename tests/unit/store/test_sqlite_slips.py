@@ -1,0 +1,268 @@
+"""A quick task is put down on a slip first: nobody who reads can tell, and neither a kill nor a double loses it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.contract.store.routed_words import CHAIN, answer, begin, cancel, rerun, states
+from tests.contract.store.words import NOW_MS
+from tests.unit.store.desks import Desk, turns
+
+from canoa.execution.outcome import Outcome
+from canoa.execution.step_moves import Verdict
+from canoa.store import sqlite_ahead, sqlite_routed, sqlite_slips
+from canoa.store.port import TaskFilter
+from canoa.vocabulary import TaskId
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from canoa.store.routed_port import Move
+
+A = TaskId("a")
+
+
+@pytest.fixture(autouse=True)
+def is_quick(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk, so the event loop writes; every answer, so tasks are written once; and nothing is copied but for a
+    reason."""
+    monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)
+    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.5)
+    monkeypatch.setattr(sqlite_slips, "COPY_AFTER_S", 3600.0)
+    desk.store._routed()._took_s = 0.0
+
+
+@pytest.fixture
+async def other(desk: Desk) -> AsyncIterator[Desk]:
+    """Another program on the same file."""
+    other = Desk(desk.path)
+    await other.store.open()
+    yield other
+    await other.store.aclose()
+
+
+async def ended(desk: Desk, name: str = "a", *, reply_to: str | None = None) -> None:
+    beginning = desk.begun(begin(name, reply_to=reply_to))
+    await turns()
+    (end,) = await desk.moved(answer(f"{name}.0.1.1", "x"))
+    assert end.outcome is Outcome.OK
+    await beginning
+
+
+def slips(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as other:
+        return len(other.execute("SELECT 1 FROM slips").fetchall())
+
+
+def in_table(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as other:
+        return [task_id for (task_id,) in other.execute("SELECT id FROM tasks ORDER BY id")]
+
+
+# --- What is put down --------------------------------------------------------------------------------------------
+
+
+async def test_a_quick_task_is_one_row_until_it_is_copied(desk: Desk) -> None:
+    await ended(desk)
+
+    assert (slips(desk.path), in_table(desk.path)) == (1, [])
+
+
+async def test_a_task_that_is_still_open_stands_in_its_tables_at_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.0)
+    await desk.moved(begin("a", CHAIN))
+
+    assert (slips(desk.path), in_table(desk.path)) == (0, ["a"])
+
+
+async def test_slips_are_copied_after_a_while(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_slips, "COPY_AFTER_S", 0.01)
+    await ended(desk)
+
+    async with asyncio.timeout(10):
+        while slips(desk.path):  # noqa: ASYNC110  # it is another thread's work
+            await asyncio.sleep(0.01)
+    assert in_table(desk.path) == ["a"]
+
+
+async def test_so_many_slips_wait_and_no_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_slips, "MANY", 3)
+    for name in ("a", "b", "c"):
+        await ended(desk, name)
+
+    async with asyncio.timeout(10):
+        while slips(desk.path):  # noqa: ASYNC110  # it is another thread's work
+            await asyncio.sleep(0.01)
+    assert in_table(desk.path) == ["a", "b", "c"]
+
+
+# --- Who reads, and who moves on ---------------------------------------------------------------------------------
+
+
+async def test_whoever_reads_finds_it_in_its_tables(desk: Desk) -> None:
+    await ended(desk)
+    found = await desk.store.task(A)
+    assert found is not None
+    assert found.outcome is Outcome.OK
+
+    await ended(desk, "b")
+    assert [row.id for row in await desk.store.tasks(TaskFilter(), limit=10)] == ["b", "a"]
+
+    await ended(desk, "c")
+    assert states(await desk.store.steps(TaskId("c"))) == ["ok"]
+    assert await desk.store.result(TaskId("c")) is not None
+
+
+async def test_a_request_that_comes_again_hears_the_result_of_the_first(desk: Desk) -> None:
+    await ended(desk)
+    (again,) = await desk.moved(begin("a", reply_to="canoa.reply.me"))
+
+    assert (again.verdict, desk.left) == (Verdict.DOUBLE, ["a.0.1.1"])
+    assert [each.publication.key for each in again.owed] == ["canoa.reply.me"]
+
+
+@pytest.mark.parametrize(("late", "verdict"), [(answer("a.0.1.1"), Verdict.DOUBLE), (cancel("a"), Verdict.LATE)])
+async def test_what_comes_late_changes_nothing(desk: Desk, late: Move, verdict: Verdict) -> None:
+    await ended(desk)
+    (moved,) = await desk.moved(late)
+
+    assert moved.verdict is verdict
+    found = await desk.store.task(A)
+    assert found is not None
+    assert found.outcome is Outcome.OK
+
+
+async def test_a_task_on_a_slip_may_run_again(desk: Desk) -> None:
+    beginning = desk.begun(begin("a"))
+    await turns()
+    await desk.moved(cancel("a"))
+    await beginning
+    assert slips(desk.path) == 1
+
+    (again,) = await desk.moved(rerun("a"))
+
+    assert again.verdict is Verdict.TAKEN
+    assert states(await desk.store.steps(A)) == ["sent"]
+
+
+async def test_moves_of_others_do_not_wait_for_slips(desk: Desk) -> None:
+    await ended(desk)
+    await ended(desk, "b")
+
+    assert slips(desk.path) == 2
+
+
+# --- What is owed ------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_paid_before_it_is_copied_is_never_owed(desk: Desk) -> None:
+    await ended(desk)
+    await desk.moved(paid=["a.0.final.0"])  # with a transaction of the tables, which copies first
+    assert (slips(desk.path), desk.count("owed")) == (0, 0)
+
+    await ended(desk, "b")
+    beginning = desk.begun(begin("c"))
+    await turns()
+    ending = desk.begun(answer("c.0.1.1", "x"))
+    await desk.moved(paid=["b.0.final.0"])  # with the next slip
+    await asyncio.gather(beginning, ending)
+    await desk.moved(paid=["c.0.final.0"])
+
+    assert await desk.store.take_owed(now_ms=NOW_MS + 60_000, limit=10, for_ms=1_000) == []
+
+
+async def test_what_a_killed_manager_owes_is_found_on_its_slips(desk: Desk, other: Desk) -> None:
+    await ended(desk, reply_to="canoa.reply.me")
+
+    left = await other.store.take_owed(now_ms=NOW_MS + 60_000, limit=10, for_ms=1_000)
+
+    assert {each.publication.key for each in left} == {"canoa.reply.me", "sapparchi.task.final.saida"}
+
+
+# --- Kills, and other programs -----------------------------------------------------------------------------------
+
+
+async def test_a_killed_manager_leaves_slips_to_whoever_opens_the_store_next(desk: Desk, tmp_path: Path) -> None:
+    await ended(desk)
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{desk.path}{suffix}", f"{tmp_path / 'left.db'}{suffix}")
+
+    following = Desk(tmp_path / "left.db")
+    await following.store.open()
+    found = await following.store.task(A)
+    await following.store.aclose()
+
+    assert found is not None
+    assert found.outcome is Outcome.OK
+    assert slips(tmp_path / "left.db") == 0
+
+
+async def test_a_store_that_is_closed_has_no_slips(desk: Desk) -> None:
+    await ended(desk)
+    await desk.store.aclose()
+
+    assert (slips(desk.path), in_table(desk.path)) == (0, ["a"])
+    await desk.store.open()
+
+
+async def test_another_program_that_moves_the_same_task_finds_it_ended(desk: Desk, other: Desk) -> None:
+    await ended(desk)
+    again, late = await other.moved(begin("a", reply_to="canoa.reply.me"), answer("a.0.1.1", "y"))
+
+    assert (again.verdict, late.verdict) == (Verdict.DOUBLE, Verdict.DOUBLE)
+    result = await desk.store.result(A)
+    assert result is not None
+    assert result.body == b'"x"'
+    assert slips(desk.path) == 0
+
+
+async def test_a_task_that_another_program_was_quicker_with_is_not_put_down(desk: Desk, other: Desk) -> None:
+    beginning = desk.begun(begin("a"))
+    await turns()
+    await other.moved(begin("a"))
+    await other.moved(cancel("a"))
+    (end,) = await desk.moved(answer("a.0.1.1", "x"))
+    await beginning
+
+    assert end.verdict is not Verdict.TAKEN
+    found = await desk.store.task(A)
+    assert found is not None
+    assert found.outcome is Outcome.CANCELLED
+
+
+async def test_a_slip_that_no_table_takes_is_not_in_the_way_of_others(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    await ended(desk)
+    with closing(sqlite3.connect(desk.path, isolation_level=None)) as hand:
+        hand.execute("INSERT INTO slips (content) SELECT content FROM slips")  # which no program does
+    await ended(desk, "b")
+
+    assert [row.id for row in await desk.store.tasks(TaskFilter(), limit=10)] == ["b", "a"]
+    assert "slip_not_copied" in caplog.text
+
+
+async def test_a_number_that_no_column_takes_is_not_put_down(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copying would be too late for finding out."""
+    rows_of = sqlite_routed.rows_of
+
+    def with_a_large_number(*args: object, **kwargs: object) -> sqlite_routed.RoutedRows:
+        rows = rows_of(*args, **kwargs)  # type: ignore[arg-type]
+        return rows._replace(new_tasks=[(*row[:3], 2**63, *row[4:]) for row in rows.new_tasks])
+
+    beginning = desk.begun(begin("a"))
+    await turns()
+    with monkeypatch.context() as large:
+        large.setattr(sqlite_routed, "rows_of", with_a_large_number)
+        ending = desk.begun(answer("a.0.1.1", "x"))
+        await asyncio.gather(beginning, ending, return_exceptions=True)
+
+    assert slips(desk.path) == 0
