@@ -1,6 +1,7 @@
 """One contestant in one role, in a process of its own; prints its figures as JSON.
 
-`python -m benchmarks.client <module> <role> <count> <payload bytes>`, or `… <module> describe`.
+`python -m benchmarks.client <module> <role> <count> <payload bytes>`, or `… <module> describe`. With `-` for the count
+it plays the role once for each count that it reads, a line each, until there are no more.
 """
 
 from __future__ import annotations
@@ -59,6 +60,11 @@ def main() -> None:
     match sys.argv[1:]:
         case [name, "describe"]:
             answer: Any = describe(load(name))
+        case [name, role, "-", size]:
+            contestant, payload = load(name), text(int(size))
+            for line in sys.stdin:
+                print(json.dumps(play(contestant, role, count=int(line), payload=payload)), flush=True)
+            return
         case [name, role, count, size]:
             answer = play(load(name), role, count=int(count), payload=text(int(size)))
         case _:

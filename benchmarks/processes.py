@@ -51,6 +51,36 @@ def run(module: str, *words: object, env: Mapping[str, str]) -> Any:
         raise ContestantFailed(f"{module} {' '.join(map(str, words))} did not answer: {done.stdout[-200:]!r}") from exc
 
 
+class Player:
+    """A contestant's client that stays, and plays its role whenever it is asked: so several can take turns."""
+
+    def __init__(self, process: subprocess.Popen[str], about: str) -> None:
+        self._process = process
+        self._about = about
+
+    def ask(self, count: int) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            print(count, file=self._process.stdin, flush=True)
+            return json.loads(self._process.stdout.readline())
+        except (BrokenPipeError, ValueError) as exc:
+            raise ContestantFailed(f"{self._about} did not answer; its last words are above") from exc
+
+
+@contextmanager
+def player(contestant: str, role: str, size: int, *, env: Mapping[str, str]) -> Iterator[Player]:
+    command = [sys.executable, "-m", "benchmarks.client", contestant, role, "-", str(size)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment_with(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield Player(process, f"{contestant} {role}")
+    finally:
+        process.kill()
+        process.communicate()
+
+
 class Worker:
     """One running worker command, with all the processes it started."""
 

@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 
     from benchmarks.manager.plan import Sizes
     from benchmarks.manager.scaling import Scaled
+    from benchmarks.processes import Player
 
 CELERY = "celery"
 PREFORK = "celery prefork"
 RIVALS = [CELERY, LIMIT]
 ONE = "one manager"
-OF_CELERY = {
-    contestants.CELERY_RPC: (CELERY, (plan.GATHER, plan.CALL)),
-    contestants.CELERY_PREFORK: (PREFORK, (plan.CALL,)),
-    contestants.CELERY_REDIS: (CELERY, (plan.CHAIN, plan.FANOUT)),
+OF_CELERY = {contestants.CELERY_RPC: (plan.GATHER,), contestants.CELERY_REDIS: (plan.CHAIN, plan.FANOUT)}
+"""By module: what it plays."""
+CALLERS = {
+    CELERY: {CELERY: contestants.CELERY_RPC, PREFORK: contestants.CELERY_PREFORK},
+    LIMIT: {LIMIT: contestants.LIMIT},
 }
-"""By module: the name it has in the table, and what it plays."""
+"""By rival: who of it makes calls, one after the other, by the name it has in the table."""
 
 
 def arguments() -> argparse.Namespace:
@@ -78,10 +80,10 @@ class OnBroker:
     # --- Beside others ------------------------------------------------------------------------------------------
 
     def measure_celery(self) -> None:
-        for module, (name, roles) in OF_CELERY.items():
+        for module, roles in OF_CELERY.items():
             wanted = [role for role in roles if self._metrics_of(role)]
             if wanted:
-                self._record.take(name, partial(self._celery, module, wanted))
+                self._record.take(CELERY, partial(self._celery, module, wanted))
 
     def _celery(self, module: str, roles: list[str]) -> dict[str, float]:
         """Our stores are nothing to Celery: one figure stands beside both."""
@@ -115,6 +117,30 @@ class OnBroker:
             figures = talking.figures(module, wanted.values(), env, self._sizes)
         return {metric: figures[role] for metric, role in wanted.items()}
 
+    # --- One call after another -----------------------------------------------------------------------------------
+
+    def measure_calls(self, rivals: list[str], *, has_ours: bool) -> None:
+        modules = {name: module for rival in rivals for name, module in CALLERS[rival].items()}
+        if has_ours:
+            modules[OURS] = contestants.OURS
+        for metric, store in plan.CALLS.items():
+            if metric in self._record.wanted:
+                self._call_in_turns(metric, store, modules)
+
+    def _call_in_turns(self, metric: str, store: str, modules: dict[str, str]) -> None:
+        """All of them are up, one of them calls; who begins changes from turn to turn."""
+        with ExitStack() as stack:
+            callers = {
+                name: stack.enter_context(talking.caller(module, stack.enter_context(self._env(store))))
+                for name, module in modules.items()
+            }
+            for turn in range(self._sizes.turns):
+                for name in sorted(callers, reverse=bool(turn % 2)):
+                    self._record.take(name, partial(self._called, metric, callers[name]))
+
+    def _called(self, metric: str, caller: Player) -> dict[str, float]:
+        return {metric: talking.call_ms(caller, self._sizes.calls)}
+
     # --- Managers among themselves --------------------------------------------------------------------------------
 
     def measure_scaling(self) -> None:
@@ -144,6 +170,7 @@ class OnBroker:
 
 def compete(on_broker: OnBroker, record: Record, sizes: Sizes, *, rivals: list[str], has_ours: bool) -> None:
     """Rounds are interleaved (everyone once, then again), so that a slow minute of the machine hits all alike."""
+    on_broker.measure_calls(rivals, has_ours=has_ours)
     for _ in range(sizes.rounds):
         if CELERY in rivals:
             on_broker.measure_celery()
@@ -162,7 +189,8 @@ def main() -> None:
     record = Record(set(chosen(args.only, list(plan.METRICS))))
     rivals = chosen(args.rivals, RIVALS)
     sizes = plan.QUICK if args.quick else plan.FULL
-    lines = [rows.machine(), rows.rounds_line(sizes.rounds, is_quick=args.quick)]
+    calls = f"calls        medians of {sizes.turns} turns of {sizes.calls} calls, everybody in turns"
+    lines = [rows.machine(), rows.rounds_line(sizes.rounds, is_quick=args.quick), calls]
     modules = ({} if args.without_ours else {OURS: contestants.OURS}) | _modules_of(rivals)
     with ExitStack() as stack:
         if record.wanted & plan.ON_BROKER:

@@ -12,11 +12,12 @@ STORES = (SQLITE, POSTGRES)
 
 GATHER, CALL, CHAIN, FANOUT = "gather", "call", "chain", "fanout"
 
+CALLS = {"routed_p50": SQLITE, "routed_p50_postgres": POSTGRES}
+"""By metric: our store. Everybody in turns."""
+
 TALKS = {
     "routed_gather_sqlite": (GATHER, SQLITE),
     "routed_gather_postgres": (GATHER, POSTGRES),
-    "routed_p50": (CALL, SQLITE),
-    "routed_p50_postgres": (CALL, POSTGRES),
     "chain_3": (CHAIN, SQLITE),
     "chain_3_postgres": (CHAIN, POSTGRES),
     "fanout_join": (FANOUT, SQLITE),
@@ -31,10 +32,11 @@ LIMITED = "two_managers_limited"
 UNLIMITED = "two_managers"
 CONFLICTS = "two_managers_conflicts"
 SCALING = {LIMITED, UNLIMITED, CONFLICTS}
-ON_BROKER = {*TALKS, CROWD, PROVEN, *SCALING}
+ON_BROKER = {*CALLS, *TALKS, CROWD, PROVEN, *SCALING}
 
 METRICS = {
-    **{name: Metric(Unit.MILLISECONDS if role == CALL else Unit.PER_SECOND) for name, (role, _) in TALKS.items()},
+    **{name: Metric(Unit.MILLISECONDS) for name in CALLS},
+    **{name: Metric(Unit.PER_SECOND) for name in TALKS},
     DECISION: Metric(Unit.MICROSECONDS, 50),
     CROWD: Metric(Unit.PERCENT, 10),
     PROVEN: Metric(Unit.PERCENT, 10),
@@ -46,8 +48,10 @@ METRICS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    rounds: int = 5  # a call's median moves by a third between rounds
-    counts: tuple[tuple[str, int], ...] = ((GATHER, 2_000), (CALL, 500), (CHAIN, 2_000), (FANOUT, 2_000))
+    rounds: int = 5
+    turns: int = 40  # of calls
+    calls: int = 100  # in a turn
+    counts: tuple[tuple[str, int], ...] = ((GATHER, 2_000), (CHAIN, 2_000), (FANOUT, 2_000))
     scaled: int = 4_000
     nodes: int = 1_000
     crowd_s: float = 60.0
@@ -57,7 +61,9 @@ class Sizes:
 FULL = Sizes()
 QUICK = Sizes(
     rounds=1,
-    counts=((GATHER, 200), (CALL, 50), (CHAIN, 50), (FANOUT, 20)),
+    turns=3,
+    calls=20,
+    counts=((GATHER, 200), (CHAIN, 50), (FANOUT, 20)),
     scaled=1_000,
     crowd_s=10.0,
     decisions=2_000,

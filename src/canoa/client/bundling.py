@@ -20,22 +20,30 @@ if TYPE_CHECKING:
 
 
 class Requests:
-    """What is posted in one turn of the event loop goes together at its end, in order. A bundle that is full leaves at
-    once: a manager works on it while the next one is made."""
+    """The first that is posted in a turn of the event loop leaves at once, for a short way; what follows goes together
+    at its end, in order. A bundle that is full does not wait for that: a manager works on it while the next is made."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._loop = asyncio.get_running_loop()
         self._posted: list[tuple[Publication, OnOutcome]] = []
         self._are_for_later = True
+        self._is_gathering = False  # until the end of this turn of the loop
 
     def post(self, publication: Publication, on_outcome: OnOutcome, *, later: bool = False) -> None:
         """As `Broker.post`; what the protocol cannot carry is an outcome, too (`WrongUse`)."""
-        if not self._posted:
-            self._loop.call_soon(self._post_all)
         self._posted.append((publication, on_outcome))
         self._are_for_later = self._are_for_later and later
-        if len(self._posted) >= MAX_PARTS:
+        if not self._is_gathering:
+            self._is_gathering = True
+            self._loop.call_soon(self._end_turn)
+            self._post_all()
+        elif len(self._posted) >= MAX_PARTS:
+            self._post_all()
+
+    def _end_turn(self) -> None:
+        self._is_gathering = False
+        if self._posted:
             self._post_all()
 
     def _post_all(self) -> None:

@@ -49,7 +49,10 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 LINGER_S: Final = 0.003
-"""How long moves that nobody waits for may wait for company: a quick action ends within it, and is written once."""
+UNHURRIED_S: Final = 0.01
+"""How long moves that owe nothing may wait for company, and those of which nobody waits until they are on disk: a quick
+action ends within it, and is written once. Longer finds more of them, also on busy machines; what is not written yet
+runs twice should this program be killed."""
 
 CROWD: Final = 50
 CROWD_EACH_S: Final = 0.0002
@@ -313,7 +316,8 @@ class Ahead:
         if self._holders or flight.count >= FULL:
             return 0
         if flight.count < CROWD:
-            return 0 if flight.is_awaited else flight.began_s + LINGER_S - monotonic()
+            linger_s = LINGER_S if flight.is_hurried else UNHURRIED_S
+            return 0 if flight.is_awaited else flight.began_s + linger_s - monotonic()
         if not self._notes.memory and flight.ledger.has_ended_all:  # the last of a crowd: there is nothing to wait for
             return 0
         return self._began_s + min(CROWD_EVERY_S, flight.count * CROWD_EACH_S) - monotonic()
@@ -381,10 +385,12 @@ class Ahead:
 
     def _on_written(self, flight: Flight, error: Exception | None, *, has_rows: bool = False) -> None:
         if error is None:
+            for batch in flight.batches:  # first: somebody waits for what follows from it
+                batch.committed()
             try:
                 self._settle(flight, has_rows=has_rows)
             finally:
-                self._tell(flight)
+                self._sync(flight)
                 self._next()
         elif isinstance(error, StoreFull | StoreUnreachable | SettingError):
             self._give_up(error)
@@ -394,10 +400,8 @@ class Ahead:
             self._written = None
             self._spoil()
 
-    def _tell(self, flight: Flight) -> None:
-        """That it is committed, and as soon as it is on disk, that too."""
-        for batch in flight.batches:
-            batch.committed()
+    def _sync(self, flight: Flight) -> None:
+        """Whoever waits until it is on disk is told then."""
         if flight.is_on_disk and not self._syncer.is_needed:
             _end_all(flight.batches, None)
         else:

@@ -62,7 +62,8 @@ async def test_attempts_leave_before_they_are_on_disk_and_the_end_does_not(
     assert states(await desk.store.steps(A)) == ["ok", "ok", "ok"]
 
 
-async def test_an_action_that_ends_at_once_is_written_once(desk: Desk) -> None:
+async def test_an_action_that_ends_at_once_is_written_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.5)  # on a busy machine it is not at once
     before = desk.store.writes.done
     first = desk.begun(begin("a"))
     await turns()
@@ -369,6 +370,7 @@ async def test_a_few_moves_are_written_on_the_loop_once_the_disk_has_proven_quic
     desk: Desk, here: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)  # this machine's disk may be anything
+    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.5)  # nor may its clock
     monkeypatch.setattr(sqlite_ahead, "HERE", 3)
     desk.store._routed()._took_s = 1.0
     for number in range(5):
