@@ -35,6 +35,9 @@ SETTLE_AT_BYTES: Final = 1024 * 1024
 holds what it has sent."""
 
 
+_OK: Final = Outcome.OK.value
+
+
 class Kept:
     """What a restarted broker would have forgotten, if it had it: what was never confirmed is still being sent."""
 
@@ -153,7 +156,7 @@ class Replies:
         return [*self._waiting.values(), *(each for others in self._others.values() for each in others)]
 
     def _resolve(self, handle: Handle[Any], codec: Any, message: Message) -> None:
-        if message.type != Outcome.OK.value:
+        if message.type != _OK:
             handle.fail(result.error_from(message, handle.id))
             return
         try:

@@ -6,7 +6,7 @@ What a caller asks for besides (limits of the attempts, a plan) travels in heade
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from canoa.broker import topology
 from canoa.broker.port import HeaderValue, Message, Publication
@@ -20,6 +20,9 @@ from canoa.wire.ids import new_task_id, task_id_of_key
 if TYPE_CHECKING:
     from canoa.action import Options
     from canoa.vocabulary import ActionName, TaskId
+
+
+_JSON: Final = ContentType.JSON.value
 
 
 class Caller(NamedTuple):
@@ -66,7 +69,7 @@ def _publication(
 ) -> Publication:
     message = Message(
         body=sapparchi.encode(request),
-        content_type=ContentType.JSON.value,
+        content_type=_JSON,
         headers=_headers(plan, options, caller.site if options.site is None else options.site),
         persistent=not options.is_awaited,
         reply_to=None if options.result == "none" else caller.reply_to,

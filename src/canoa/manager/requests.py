@@ -37,6 +37,7 @@ MAX_AGE_MS: Final = 86_400_000
 PLANS: Final = 256
 """How many are remembered by how they were written: whoever sends one task mostly sends many of its kind."""
 
+_JSON: Final = ContentType.JSON.value
 _plans = msgspec.json.Decoder(Plan)
 
 
@@ -85,7 +86,7 @@ def begin(request: Request, plan: Plan, now_ms: int) -> Begin:
 def _task(message: Message, request: TaskRequest, name: str, now_ms: int, limit_bytes: int) -> NewTask:
     kept = Message(
         body=_input(request.message_data, limit_bytes),
-        content_type=ContentType.JSON.value,
+        content_type=_JSON,
         headers=_kept_headers(message),
         message_id=request.id,
         type=name,

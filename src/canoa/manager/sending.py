@@ -173,7 +173,8 @@ class Sender:
 
     def _end_turn(self) -> None:
         self._is_gathering = False
-        self._post_all()
+        if self._to_nodes or self._replies or self._others:
+            self._post_all()
 
     def _post_all(self) -> None:
         """Final results last: the broker has more work with one of them than with a bundle, and whoever waits for what

@@ -113,6 +113,8 @@ class RoutedLedger:
         return len(self._tasks)
 
     def updated_tasks(self, *, with_result: bool) -> list[TaskRecord]:
+        if not self._changed:
+            return []
         return [task for key, task in self._changed.items() if (key in self._with_result) is with_result]
 
     def kept_tasks(self) -> list[tuple[str, int]]:

@@ -147,7 +147,7 @@ class Ahead:
         if self._holders:
             again = partial(self.start, paid=paid, settings=settings, hearing=hearing, is_hurried=is_hurried)
             self._held.append(partial(again, moves, route))
-        elif self._slips.are_left() and self._slips.tell_of(needs_of(moves)):
+        elif self._slips.tell_of(needs := needs_of(moves)):
             again = partial(self.start, paid=paid, settings=settings, hearing=hearing, is_hurried=is_hurried)
             self._hold()
             self._spawn(self._after_slips(partial(again, moves, route), hearing))
@@ -158,13 +158,13 @@ class Ahead:
             self._pay(paid)
             flight = flight or self._new_flight(route, settings)
             flight.is_hurried = flight.is_hurried or is_hurried
-            self._take(moves, flight, hearing)
+            self._take(moves, needs, flight, hearing)
 
-    def _take(self, moves: Sequence[Move], flight: Flight, hearing: Hearing) -> None:
+    def _take(self, moves: Sequence[Move], needs: Mapping[str, bool], flight: Flight, hearing: Hearing) -> None:
         ahead = hearing.ahead
         try:
             # A store that cannot write makes its callers try again: what they send ahead would run every time.
-            answers = self._decide(flight, moves, is_ahead=ahead is not None and self._is_sound)
+            answers = self._decide(flight, moves, needs, is_ahead=ahead is not None and self._is_sound)
         except Exception as exc:
             log.warning("moves_are_decided_again", moves=flight.count, reason=repr(exc))
             flight.batches.append(Batch(moves, hearing, []))
@@ -261,12 +261,14 @@ class Ahead:
         flight = self._waiting = Flight(self._notes, route, settings)
         return flight
 
-    def _decide(self, flight: Flight, moves: Sequence[Move], *, is_ahead: bool) -> list[Moved]:
+    def _decide(
+        self, flight: Flight, moves: Sequence[Move], needs: Mapping[str, bool], *, is_ahead: bool
+    ) -> list[Moved]:
         if not moves:
             return []
         ledger, before = flight.ledger, flight.count
         flight.count += len(moves)
-        ledger.know(self._known(needs_of(moves), ledger))
+        ledger.know(self._known(needs, ledger))
         ledger.send_ahead(is_ahead)
         sqlite_routed.decide(self._reader, ledger, moves, self._notes)
         answers = ledger.answers(before)
@@ -336,9 +338,8 @@ class Ahead:
             flight.sends = self._notes.unwritten.sends_before(since_s)
             flight.running = self._notes.unwritten.running_before(since_s)
             rows = sqlite_routed.rows_of(flight.ledger, sends=flight.sends, running=flight.running)
-            flight.is_small = sum(map(len, rows)) <= FEW_ROWS and size_bytes(rows) <= FEW_BYTES
             on_end = partial(self._on_written, flight, has_rows=rows.says_something)
-            if not flight.is_small or not self._writes_here(flight.ledger, rows):
+            if not self._writes_here(flight.ledger, rows):
                 self._written_here = 0
                 self._writer.start_write(partial(self._write_rows, rows=rows), on_end)
                 return
@@ -349,10 +350,14 @@ class Ahead:
             on_end(None)
 
     def _writes_here(self, ledger: RoutedLedger, rows: RoutedRows) -> bool:
+        if sum(map(len, rows)) > FEW_ROWS:
+            return False
+        slip = sqlite_slips.slip_of(ledger, rows)
+        if (size_bytes(rows) if slip is None else len(slip)) > FEW_BYTES:
+            return False
         if self._took_s > QUICK_S or self._written_here >= HERE:
             self._took_s *= FORGIVEN
             return False
-        slip = sqlite_slips.slip_of(ledger, rows)
         if slip is None and self._slips.are_left():  # they are copied first, which is not done here
             return False
         began_s = monotonic()

@@ -57,7 +57,6 @@ class Flight:
         self.began_s = monotonic()
         self.count = 0  # of moves
         self.is_awaited = False
-        self.is_small = False
         self.is_on_disk = True  # once it is written
         self.is_hurried = False  # somebody waits for that
         self.paid: frozenset[str] = frozenset()  # what it did not write down as owed

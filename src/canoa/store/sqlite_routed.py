@@ -144,7 +144,7 @@ def restore(connection: sqlite3.Connection, task_ids: Sequence[str], *, notes: N
     tasks = [TaskRecord(*row) for row in _STORED_TASKS.rows(connection, task_ids)]
     loaded = [_loaded(connection, task, notes, now_ms=now_ms) for task in tasks if task.standing in OPEN]
     out = [step for known in loaded for step in known.steps if step.state == SENT and not step.is_stored]
-    _OLD_STEPS.write(connection, [_step_values(step)[:-1] for step in out])
+    _OLD_STEPS.write(connection, [*map(_known_step_values, out)])
     return len(out)
 
 
@@ -194,19 +194,19 @@ class RoutedRows(NamedTuple):
 
 
 def rows_of(ledger: RoutedLedger, *, sends: Iterable[Send] = (), running: Iterable[str] = ()) -> RoutedRows:
-    """Of a closed one. `sends` and `running`: what was not written until now."""
+    """Of a closed one. `sends` and `running`: what was not written until now. Most of it is empty most of the time."""
     updated = ledger.updated_tasks(with_result=False)
     return RoutedRows(
-        plans=[(outline.id, used_ms, outline.doc) for outline, used_ms in ledger.plans],
-        new_tasks=[_task_values(task) for task in ledger.new_tasks.values()],
-        updated_tasks=[(task.standing, task.reply_to, task.id) for task in updated],
-        ended_tasks=[_task_values(task) for task in ledger.updated_tasks(with_result=True)],
-        whole_steps=[_step_values(step) for step in (*ledger.new_steps, *ledger.ended_steps)],
-        updated_steps=[_step_values(step)[:-1] for step in ledger.updated_steps],
-        spent=[(number,) for number in ledger.spent],
-        bills=[bill.row() for bill in ledger.bills],
-        old_steps=[_step_values(record_of(send))[:-1] for send in sends],
-        old_running=[(task_id,) for task_id in running],
+        plans=[(outline.id, used_ms, outline.doc) for outline, used_ms in ledger.plans] if ledger.plans else (),
+        new_tasks=[*map(_task_values, ledger.new_tasks.values())],
+        updated_tasks=[(task.standing, task.reply_to, task.id) for task in updated] if updated else (),
+        ended_tasks=[*map(_task_values, ledger.updated_tasks(with_result=True))],
+        whole_steps=[*map(_step_values, ledger.new_steps), *map(_step_values, ledger.ended_steps)],
+        updated_steps=[*map(_known_step_values, ledger.updated_steps)],
+        spent=[*zip(ledger.spent, strict=True)],
+        bills=[bill.row() for bill in ledger.bills] if ledger.bills else (),
+        old_steps=[*map(_known_step_values, map(record_of, sends))],
+        old_running=[*zip(running, strict=True)],
     )
 
 
@@ -229,6 +229,11 @@ def _task_values(task: TaskRecord) -> tuple[Any, ...]:
 
 def _step_values(step: StepRecord) -> tuple[Any, ...]:
     return (*astuple(step)[: len(_STEP)], encode_story(step.story), step.output)
+
+
+def _known_step_values(step: StepRecord) -> tuple[Any, ...]:
+    """But for what it gave, which has not changed."""
+    return _step_values(step)[:-1]
 
 
 def _many(connection: sqlite3.Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:

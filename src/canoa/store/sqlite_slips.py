@@ -72,7 +72,7 @@ class Slips:
 
     def tell_of(self, task_ids: Iterable[str]) -> bool:
         """Of any of these tasks: the tables do not."""
-        return self.are_left() and not self._task_ids.isdisjoint(task_ids)
+        return not self._task_ids.isdisjoint(task_ids) and self.are_left()
 
     def add(self, task_ids: Iterable[str]) -> None:
         """They were put down just now."""
@@ -178,4 +178,8 @@ def _nothing(_: sqlite3.Connection) -> None:
 
 def _fit(rows: Iterable[Sequence[Any]]) -> bool:
     """Into SQLite's integers: whatever else a column refuses, nothing makes."""
-    return not any(type(value) is int and not -MAX_INT <= value <= MAX_INT for row in rows for value in row)
+    for row in rows:
+        for value in row:
+            if type(value) is int and not -MAX_INT <= value <= MAX_INT:
+                return False
+    return True

@@ -28,6 +28,8 @@ TRACEBACK: Final = "canoa-traceback"
 ACTION: Final = "canoa-action"
 STARTED: Final = "canoa-started"  # epoch milliseconds
 
+_OK: Final = Outcome.OK.value
+
 MAX_ERROR_CHARS: Final = 2_000
 MAX_TRACEBACK_CHARS: Final = 8_000
 
@@ -65,7 +67,7 @@ def success_message(
         content_encoding=content_encoding,
         correlation_id=task_id,
         message_id=task_id,
-        type=Outcome.OK.value,
+        type=_OK,
     )
 
 
