@@ -43,7 +43,7 @@ class Disk:
 
 @pytest.fixture
 def disk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    """Quick enough for the event loop; and answers come before what they are about is written, also on a busy machine."""
+    """Quick enough for the event loop; and answers come before their tasks are written, also on a busy machine."""
     disk = Disk()
     monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.5)
     monkeypatch.setattr(sqlite_syncing, "_to_disk", disk.sync)
