@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -37,8 +37,13 @@ LOOK_EVERY_S: Final = 1.0
 POLL_EVERY_S: Final = 5.0
 WHOLE_EVERY_S: Final = 30.0
 FORGET_EVERY_S: Final = 3600.0
+SAY_EVERY_S: Final = 10.0
+"""Which store is used: whoever uses another one hears of it."""
+WARN_EVERY_S: Final = 60.0
 TELL_EVERY_S: Final = 2.0
 """Of nodes that answered. Much less than an attempt gets for travel: else one that others heard seems silent."""
+
+ONE_STORE: Final = "give all managers of a broker the same CANOA_STORE, or a virtual host to each"
 
 PREFETCH: Final = 100
 MAX_NOTICE_BYTES: Final = 4 * 1024 * 1024
@@ -50,6 +55,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One manager to the others."""
 
     manager: str
+    store: int = 0  # which one it shares with others; zero: of a version that did not say
     version: int = 0  # of the catalogue; zero: no node changed
     breakers: Annotated[list[BreakerRow], msgspec.Meta(max_length=20_000)] = []
     answered: Annotated[list[NodeId], msgspec.Meta(max_length=20_000)] = []  # nodes that did, since the last notice
@@ -79,6 +85,8 @@ class Follower:
         self._manager_id = manager_id
         self._watching = watching
         self._budgets = budgets
+        self._store_id = 0  # until `open`
+        self._warned_s = float("-inf")  # of another store
         self._version = 0  # all that changed up to here is in the copy
         self._is_told = asyncio.Event()
         self.consumer: Consumer | None = None
@@ -87,6 +95,7 @@ class Follower:
         self._duties: dict[_Duty, float] = {
             self.read_changes: POLL_EVERY_S,
             self.tell_heard: TELL_EVERY_S,
+            self.say_store: SAY_EVERY_S,
             self.write_signs: settings.touch_every_s,
             self.read_whole: WHOLE_EVERY_S,
             self.forget: FORGET_EVERY_S,
@@ -94,9 +103,11 @@ class Follower:
 
     async def open(self) -> None:
         """Return once the copy is complete and hears of changes."""
+        self._store_id = await self._store.identity()
         declared = topology.catalogue_queue(self._manager_id)
         queue = topology.catalogue_queue_name(self._manager_id)
         self.consumer = await self._broker.consume(queue, self._on_notice, prefetch=PREFETCH, topology=declared)
+        await self.say_store()
         await self.read_whole()
         self._look_for_silence()
 
@@ -160,7 +171,7 @@ class Follower:
         rows = [self._with_last_sign(row) for row in rows]
         version = await self._store.put_nodes(rows)
         self._catalogue.take(await self._store.nodes(since=version - len(rows)))  # tokens are as the store has them
-        self._tell(Changed(manager=self._manager_id, version=version))
+        self._tell(version=version)
 
     def _with_last_sign(self, row: NodeRow) -> NodeRow:
         """Its copy here may be older than what it was last heard."""
@@ -178,7 +189,7 @@ class Follower:
         rows = await self._store.note_health(notes, settings=self._catalogue.settings.breaker)
         self._catalogue.take_breakers(rows)
         if rows:
-            self._tell(Changed(manager=self._manager_id, breakers=rows))
+            self._tell(breakers=rows)
 
     async def write_signs(self) -> None:
         signs = self._catalogue.signs.take_unwritten()
@@ -195,15 +206,11 @@ class Follower:
         answered, canaries = self._watching.take_untold(), self._watching.take_canaries()
         spent = self._budgets.take_untold() or Spent({}, {})
         if answered or canaries or spent.nodes or spent.layers:
-            self._tell(
-                Changed(
-                    manager=self._manager_id,
-                    answered=answered,
-                    canaries=canaries,
-                    spent=spent.nodes,
-                    layers_spent=spent.layers,
-                )
-            )
+            self._tell(answered=answered, canaries=canaries, spent=spent.nodes, layers_spent=spent.layers)
+
+    async def say_store(self) -> None:
+        """To the others: those who use another one share the queues with us, and nothing else."""
+        self._tell()
 
     async def forget(self) -> None:
         """Counted from the newest sign there is: a clock that jumps ahead makes nobody old."""
@@ -215,7 +222,8 @@ class Follower:
 
     # --- Notices ------------------------------------------------------------------------------------------
 
-    def _tell(self, changed: Changed) -> None:
+    def _tell(self, **what: Any) -> None:
+        changed = Changed(manager=self._manager_id, store=self._store_id, **what)
         message = Message(body=_encode(changed), content_type="application/json", persistent=False)
         publication = Publication(message=message, exchange=topology.CATALOGUE, key="", mandatory=False)
         self._broker.post(publication, _ignored)
@@ -230,6 +238,9 @@ class Follower:
             return
         if changed.manager == self._manager_id:
             return
+        if changed.store not in (0, self._store_id):
+            self._warn(changed.manager)
+            return
         self._catalogue.take_breakers(changed.breakers)
         self._watching.others_heard(changed.answered)
         for request_id in changed.canaries:
@@ -237,6 +248,13 @@ class Follower:
         self._budgets.others_spent(Spent(changed.spent, changed.layers_spent))
         if changed.version > self._version:
             self._is_told.set()
+
+    def _warn(self, other: str) -> None:
+        """Each of us gets some of the requests and some of the nodes, and knows nothing of the rest."""
+        now_s = self._catalogue.clock.monotonic_s()
+        if now_s >= self._warned_s + WARN_EVERY_S:
+            self._warned_s = now_s
+            log.error("another_store_on_this_broker", other_manager=other, remedy=ONE_STORE)
 
 
 async def _tried(duty: _Duty) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 CATALOGUE: Final = "catalogue"
 """The counter of the catalogue's versions."""
 
+IDENTITY: Final = "identity"
+"""Stands among the counters, and counts nothing: see `RoutedStore.identity`."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -32,6 +36,11 @@ class _Given(msgspec.Struct):
 _decode_given = msgspec.json.Decoder(_Given).decode
 
 BreakerKey = tuple[str, str]
+
+
+def new_identity() -> tuple[str, int]:
+    """In the order of the columns of `counters`."""
+    return IDENTITY, secrets.randbits(63)
 
 
 def keeping_token(node: NodeRow, doc: bytes | None) -> NodeRow:

@@ -113,6 +113,9 @@ class PostgresStore(RoutedReads, TokenReads):
         taking.settle()
         return taking.owed
 
+    async def identity(self) -> int:
+        return await self._link.write(postgres_catalogue.identity)
+
     async def put_plan(self, plan: Plan, *, now_ms: int) -> bool:
         return await self._link.write(partial(postgres_catalogue.put_plan, plan=plan, now_ms=now_ms))
 

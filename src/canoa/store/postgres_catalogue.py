@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canoa.execution.step_records import encode_plan, plan_id
-from canoa.store.catalogue_rows import CATALOGUE, breaker_key, keeping_token, node_values, noted
+from canoa.store.catalogue_rows import CATALOGUE, IDENTITY, breaker_key, keeping_token, new_identity, node_values, noted
 from canoa.store.packing import plain
 from canoa.store.postgres_batch import arrays, columns_of
 from canoa.store.routed_reads import breaker_row
@@ -61,6 +61,14 @@ _DROP_NODES: Final = """
 DELETE FROM nodes USING unnest($1::text[], $2::bigint[]) AS known (node_id, version)
 WHERE nodes.node_id = known.node_id AND nodes.version <= known.version RETURNING nodes.node_id
 """
+
+
+async def identity(connection: Connection) -> int:
+    await connection.execute(
+        "INSERT INTO counters (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING", *new_identity()
+    )
+    found: int = await connection.fetchval("SELECT value FROM counters WHERE name = $1", IDENTITY)
+    return found
 
 
 async def put_plan(connection: Connection, plan: Plan, *, now_ms: int) -> bool:

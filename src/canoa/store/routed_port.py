@@ -220,6 +220,9 @@ class RoutedStore(Protocol):
     async def open_steps(self, *, limit: int, after: Due | None = None) -> list[Due]:
         """Every step that is out or waits, for a broker that forgets: by task and step."""
 
+    async def identity(self) -> int:
+        """A number that no other store has, the same for all who share this one: made by the first who asks."""
+
     async def put_plan(self, plan: Plan, *, now_ms: int) -> bool:
         """Register it under its name; False: it was, exactly so."""
 

@@ -224,6 +224,9 @@ class SqliteStore(RoutedReads, TokenReads):
         taking = await self._write_alone(work, after=Taking.settle)
         return taking.owed
 
+    async def identity(self) -> int:
+        return await self._writer.write(sqlite_catalogue.identity)
+
     async def put_plan(self, plan: Plan, *, now_ms: int) -> bool:
         return await self._writer.write(partial(sqlite_catalogue.put_plan, plan=plan, now_ms=now_ms))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canoa.execution.step_records import encode_plan, plan_id
-from canoa.store.catalogue_rows import CATALOGUE, breaker_key, keeping_token, node_values, noted
+from canoa.store.catalogue_rows import CATALOGUE, IDENTITY, breaker_key, keeping_token, new_identity, node_values, noted
 from canoa.store.packing import plain
 from canoa.store.routed_reads import breaker_row
 from canoa.vocabulary import NodeId
@@ -29,6 +29,12 @@ _PUT_BREAKER: Final = (
 )
 _SELECT_BREAKER: Final = "SELECT * FROM breakers WHERE node_id = ? AND action = ?"
 _DELETE_BREAKER: Final = "DELETE FROM breakers WHERE node_id = ? AND action = ?"
+
+
+def identity(connection: sqlite3.Connection) -> int:
+    connection.execute("INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", new_identity())
+    found: int = connection.execute("SELECT value FROM counters WHERE name = ?", (IDENTITY,)).fetchone()[0]
+    return found
 
 
 def put_plan(connection: sqlite3.Connection, plan: Plan, *, now_ms: int) -> bool:

@@ -225,3 +225,12 @@ async def test_signs_noted_at_once_are_all_counted(open_store: OpenStore) -> Non
 
     (row,) = await stores[0].breakers()
     assert row.failures == 20
+
+
+# --- Which store it is ------------------------------------------------------------------------------------
+
+
+async def test_all_who_share_a_store_know_it_by_the_same_number(store: FullStore, open_store: OpenStore) -> None:
+    other = await open_store()
+
+    assert await store.identity() == await other.identity() == await store.identity()

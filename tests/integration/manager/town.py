@@ -29,8 +29,9 @@ WITHIN_S = 20.0
 
 
 class Town:
-    def __init__(self, new_broker: Callable[[], Broker], store: FullStore) -> None:
+    def __init__(self, new_broker: Callable[[], Broker], store: FullStore, *, name: str = "town") -> None:
         self._new_broker = new_broker
+        self._name = name
         self.store = store
         self.broker = new_broker()
         self.managers: list[Nodes] = []
@@ -42,7 +43,7 @@ class Town:
 
     async def __aenter__(self) -> Town:
         await self.broker.open()
-        queue = Queue(name="town", expires_s=60)
+        queue = Queue(name=self._name, expires_s=60)
         keys = [Binding(exchange=topology.AMQ_TOPIC, queue=queue.name, key=key) for key in self.heard]
         await self.broker.consume(queue.name, self._on_delivery, prefetch=1000, topology=[queue, *keys])
         return self
@@ -64,7 +65,7 @@ class Town:
         broker = broker or self._new_broker()
         self._brokers.append(broker)
         await broker.open()
-        name = f"manager-{len(self._brokers)}"
+        name = f"{self._name}-manager-{len(self._brokers)}"
         manager = Nodes(broker, self.store, manager_id=name, lose=self._lose, settings=settings)
         await manager.open()
         self._loops[id(manager)] = [asyncio.create_task(work, name=name) for name, work in manager.loops().items()]
