@@ -25,16 +25,20 @@ class StoreReads(ABC):
     async def _ask(self, asked: reads.Asked | None) -> Sequence[reads.Row]:
         """The rows; none where there is nothing to ask."""
 
+    async def _ask_of_tasks(self, asked: reads.Asked | None) -> Sequence[reads.Row]:
+        """The same about tasks that may have ended just now: where their rows may be late, they are written first."""
+        return await self._ask(asked)
+
     async def task(self, task_id: TaskId) -> TaskRow | None:
-        rows = await self._ask(reads.task(self._dialect, task_id))
+        rows = await self._ask_of_tasks(reads.task(self._dialect, task_id))
         return reads.task_row(rows[0]) if rows else None
 
     async def result(self, task_id: TaskId) -> Message | None:
-        rows = await self._ask(reads.result(self._dialect, task_id))
+        rows = await self._ask_of_tasks(reads.result(self._dialect, task_id))
         return unpack_message(rows[0][0]) if rows and rows[0][0] is not None else None
 
     async def tasks(self, wanted: TaskFilter, *, limit: int, before: Cursor | None = None) -> list[TaskRow]:
-        rows = await self._ask(reads.task_page(self._dialect, wanted, limit=limit, before=before))
+        rows = await self._ask_of_tasks(reads.task_page(self._dialect, wanted, limit=limit, before=before))
         return [reads.task_row(row) for row in rows]
 
     async def unfinished(

@@ -108,10 +108,6 @@ class RoutedLedger:
 
     # --- To write -----------------------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        """Of the tasks that are at hand."""
-        return len(self._tasks)
-
     def updated_tasks(self, *, with_result: bool) -> list[TaskRecord]:
         if not self._changed:
             return []
@@ -135,6 +131,11 @@ class RoutedLedger:
         moved = {task_id for task_id, course in self._courses.items() if course.touched}
         written = self._changed.keys() | self.new_tasks.keys() | moved
         return [known for task_id, known in self._tasks.items() if task_id not in written]
+
+    @property
+    def has_only_new(self) -> bool:
+        """It knows of no task that was there before."""
+        return len(self.new_tasks) == len(self._tasks)
 
     @property
     def has_ended_all(self) -> bool:

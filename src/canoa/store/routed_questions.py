@@ -33,12 +33,12 @@ class RoutedReads(StoreReads):
         return steps
 
     async def steps(self, task_id: TaskId) -> list[StepRow]:
-        found = await self._ask(routed_reads.plan_of(self._dialect, task_id))
+        found = await self._ask_of_tasks(routed_reads.plan_of(self._dialect, task_id))
         if not found:
             return []
         outline = routed_reads.outline_from(found[0])
         before = self._without_rows(steps_of(plain(task_id), outline, ()))  # a row that is read afterwards says more
-        rows = await self._ask(routed_reads.steps_of(self._dialect, task_id))
+        rows = await self._ask_of_tasks(routed_reads.steps_of(self._dialect, task_id))
         after = self._without_rows(steps_of(plain(task_id), outline, rows))
         known = [
             was if now.state == BLOCKED and not now.is_stored else now for was, now in zip(before, after, strict=True)
@@ -46,12 +46,12 @@ class RoutedReads(StoreReads):
         return [routed_reads.step_row(each, outline) for each in shown(outline, known)]
 
     async def step_output(self, task_id: TaskId, step: int) -> bytes | None:
-        rows = await self._ask(routed_reads.output(self._dialect, task_id, step))
+        rows = await self._ask_of_tasks(routed_reads.output(self._dialect, task_id, step))
         found: bytes | None = rows[0][0] if rows else None
         return found
 
     async def plan_of(self, task_id: TaskId) -> Plan | None:
-        rows = await self._ask(routed_reads.plan_of(self._dialect, task_id))
+        rows = await self._ask_of_tasks(routed_reads.plan_of(self._dialect, task_id))
         return routed_reads.plan_from(rows[0]) if rows else None
 
     async def due_steps(self, *, now_ms: int, limit: int) -> list[Due]:

@@ -10,7 +10,8 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from canoa.errors import SettingError, StoreUnreachable
+from canoa.errors import SettingError, StoreFull, StoreUnreachable
+from canoa.logs import get_logger
 from canoa.store import (
     ledger,
     reads,
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
     from canoa.vocabulary import NodeId
 
 
+log = get_logger(__name__)
+
 Result = TypeVar("Result")
 
 PAGE: Final = 500
@@ -98,15 +101,23 @@ class SqliteStore(RoutedReads, TokenReads):
         try:
             await self._writer.open()
             await self._writer.read(partial(bring_up_to_date, path=self._path))
-            if await self._writer.read(sqlite_slips.are_there):  # of one who was killed
-                await self._writer.write(sqlite_slips.copy)
+            self._notes.data_version = await self._writer.read(sqlite_routed.version_of)
+            await self._copy_left()  # after that: what others put down since changes the version
             await self._reader.open()
-            await self._writer.read(partial(sqlite_routed.is_as_known, notes=self._notes))
             syncer = Syncer(self._path, self._writer.start_checkpoint)
             self._ahead = Ahead(self._writer, connect(self._path), syncer, self._notes)
         except BaseException:
             await self.aclose()
             raise
+
+    async def _copy_left(self) -> None:
+        """Slips of those who were killed. Where there is no room for that, what is written next tries again."""
+        try:
+            if await self._writer.read(sqlite_slips.are_there):
+                await self._writer.write(sqlite_slips.copy)
+        except StoreFull as exc:
+            self._notes.data_version = None  # nothing is decided before they are copied
+            log.warning("slips_not_copied", reason=str(exc))
 
     async def aclose(self) -> None:
         ahead, self._ahead = self._ahead, None
@@ -147,8 +158,11 @@ class SqliteStore(RoutedReads, TokenReads):
         def fetched(connection: sqlite3.Connection) -> list[reads.Row]:
             return connection.execute(asked.sql, asked.arguments).fetchall()
 
-        await self._routed().copy_slips()
         return await self._reader.read(fetched)
+
+    async def _ask_of_tasks(self, asked: reads.Asked | None) -> list[reads.Row]:
+        await self._routed().copy_slips()
+        return await self._ask(asked)
 
     async def queued_for(self) -> dict[NodeId, int]:
         """Nothing is written for it: it is asked for every few seconds, and about right is right enough."""

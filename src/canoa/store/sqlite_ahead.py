@@ -144,13 +144,14 @@ class Ahead:
         if not self._holders and flight is not None and not flight.is_for(route, settings):
             self._hold()
             self._spawn(self._pass_by())
-        if self._holders:
+        needs = needs_of(moves)
+        if self._holders or self._slips.tell_of(needs):
             again = partial(self.start, paid=paid, settings=settings, hearing=hearing, is_hurried=is_hurried)
-            self._held.append(partial(again, moves, route))
-        elif self._slips.tell_of(needs := needs_of(moves)):
-            again = partial(self.start, paid=paid, settings=settings, hearing=hearing, is_hurried=is_hurried)
-            self._hold()
-            self._spawn(self._after_slips(partial(again, moves, route), hearing))
+            if self._holders:
+                self._held.append(partial(again, moves, route))
+            else:
+                self._hold()
+                self._spawn(self._after_slips(partial(again, moves, route), hearing))
         elif Rerun in {*map(type, moves)}:
             self._hold()
             self._spawn(self._rerun(moves, route, paid=paid, settings=settings, hearing=hearing))
@@ -199,11 +200,8 @@ class Ahead:
                     raise self._trouble or StoreUnreachable("other programs write to the store all the time")
 
     async def copy_slips(self) -> None:
-        """Before tables are read. Where there is no room for that, they are read as they are."""
-        try:
-            await self._slips.copy()
-        except StoreFull as exc:
-            log.warning("slips_not_copied", reason=str(exc))
+        """Before tables are read. Where they cannot be, tables are read as they are."""
+        await self._slips.try_to_copy()
 
     async def aclose(self) -> None:
         """Once all of it is on disk."""
@@ -211,8 +209,7 @@ class Ahead:
             await asyncio.wait(self._working)
         async with self.alone():
             await self._write_lasting()
-            await self.copy_slips()
-            self._slips.aclose()
+            await self._slips.aclose()
             await self._syncer.aclose()
             self._reader.close()
         if self._looking is not None:
@@ -350,14 +347,12 @@ class Ahead:
             on_end(None)
 
     def _writes_here(self, ledger: RoutedLedger, rows: RoutedRows) -> bool:
-        if sum(map(len, rows)) > FEW_ROWS:
-            return False
-        slip = sqlite_slips.slip_of(ledger, rows)
-        if (size_bytes(rows) if slip is None else len(slip)) > FEW_BYTES:
+        if sum(map(len, rows)) > FEW_ROWS or size_bytes(rows) > FEW_BYTES:
             return False
         if self._took_s > QUICK_S or self._written_here >= HERE:
             self._took_s *= FORGIVEN
             return False
+        slip = sqlite_slips.slip_of(ledger, rows)
         if slip is None and self._slips.are_left():  # they are copied first, which is not done here
             return False
         began_s = monotonic()
@@ -384,8 +379,7 @@ class Ahead:
         sqlite_slips.put_down(connection, slip)
 
     def _look_round(self, connection: sqlite3.Connection) -> None:
-        if not sqlite_routed.is_as_known(connection, self._notes):
-            sqlite_routed.drop_ended(connection, self._notes)
+        if sqlite_routed.version_of(connection) != self._notes.data_version:
             raise _Stale
 
     def _on_written(self, flight: Flight, error: Exception | None, *, has_rows: bool = False) -> None:
@@ -494,10 +488,13 @@ class Ahead:
     async def _write_one_by_one(self) -> None:
         """From the rows: so each finds how it is, and what is wrong with one of them is not the others'."""
         flights, self._spoilt = self._spoilt, []
-        for flight, batch in [(each, batch) for each in flights for batch in each.batches]:
-            again = await self._decided_again(batch.moves, flight.route, paid=(), settings=flight.settings)
-            self._settle_paid()
-            _tell_again(batch.hearing, without_sent(again, batch.answers) if isinstance(again, list) else again)
+        for flight in flights:
+            if not flight.batches:  # the version is noted with others, and slips of theirs are copied
+                await self._decided_again((), flight.route, paid=(), settings=flight.settings)
+            for batch in flight.batches:
+                again = await self._decided_again(batch.moves, flight.route, paid=(), settings=flight.settings)
+                self._settle_paid()
+                _tell_again(batch.hearing, without_sent(again, batch.answers) if isinstance(again, list) else again)
         self._next()
         self._let_go()
 
@@ -516,10 +513,10 @@ class Ahead:
         """And written, in one transaction."""
         work = partial(sqlite_routed.advance, moves=moves, paid=paid, notes=self._notes, route=route, settings=settings)
         try:
-            ledgers = await self._writer.write(work, after=_settle)
+            advanced = await self._writer.write(work, after=partial(sqlite_routed.Advanced.settle, notes=self._notes))
         except Exception as exc:
             return exc
-        return [moved for each in ledgers for moved in each.answers()]
+        return [moved for each in advanced.ledgers for moved in each.answers()]
 
 
 def _end_all(batches: Sequence[Batch], error: CanoaError | None) -> None:
@@ -532,8 +529,3 @@ def _tell_again(hearing: Hearing, answers: list[Moved] | Exception) -> None:
     if isinstance(answers, list):
         tell(hearing.on_committed, answers)
     tell(hearing.on_end, answers)
-
-
-def _settle(ledgers: Sequence[RoutedLedger]) -> None:
-    for each in ledgers:
-        each.settle()

@@ -57,6 +57,19 @@ _RUNS: Final = "UPDATE tasks SET standing = 'running' WHERE id = ? AND standing 
 _OPEN_TASKS: Final = "SELECT id FROM tasks WHERE standing IN ('waiting', 'running') AND plan IS NOT NULL"
 
 
+class Advanced(NamedTuple):
+    """To be settled once it is committed; the ledgers have the answers. `version`: of the file, before."""
+
+    ledgers: list[RoutedLedger]
+    version: int
+
+    def settle(self, notes: Notes) -> None:
+        """Not before: what a rollback undoes, slips that were copied above all, is not known."""
+        notes.data_version = self.version
+        for ledger in self.ledgers:
+            ledger.settle()
+
+
 def advance(
     connection: sqlite3.Connection,
     moves: Sequence[Move],
@@ -65,13 +78,15 @@ def advance(
     notes: Notes,
     route: Route,
     settings: StepSettings,
-) -> list[RoutedLedger]:
-    """To be settled once it is committed; they have the answers."""
+) -> Advanced:
     notes.debts.pay(map(plain, paid))
-    if not is_as_known(connection, notes):
+    version = version_of(connection)
+    if version != notes.data_version:
         notes.memory.clear()
-        drop_ended(connection, notes)
-    return [_advance(connection, part, notes=notes, route=route, settings=settings) for part in rounds(moves)]
+        _drop_ended(connection, notes)
+    parts = rounds(moves)
+    ledgers = [_advance(connection, part, notes=notes, route=route, settings=settings) for part in parts]
+    return Advanced(ledgers, version)
 
 
 def _advance(
@@ -85,11 +100,11 @@ def _advance(
     return ledger
 
 
-def is_as_known(connection: sqlite3.Connection, notes: Notes) -> bool:
-    """False: another connection has written since this was last asked."""
-    (data_version,) = connection.execute("PRAGMA data_version").fetchone()
-    known, notes.data_version = notes.data_version, data_version
-    return bool(data_version == known)
+def version_of(connection: sqlite3.Connection) -> int:
+    """Of the file: another one as soon as another connection has written. Whoever notes it has copied all slips that
+    were there (`sqlite_slips.py`), or there were none."""
+    (version,) = connection.execute("PRAGMA data_version").fetchone()
+    return int(version)
 
 
 def decide(connection: sqlite3.Connection, ledger: RoutedLedger, moves: Sequence[Move], notes: Notes) -> None:
@@ -126,7 +141,7 @@ def _loaded(connection: sqlite3.Connection, task: TaskRecord, notes: Notes, *, n
     return known
 
 
-def drop_ended(connection: sqlite3.Connection, notes: Notes) -> None:
+def _drop_ended(connection: sqlite3.Connection, notes: Notes) -> None:
     """Another program has written: nothing is out any more of what it has ended."""
     asked = notes.unwritten.task_ids()
     known = {task.id for row in _STORED_TASKS.rows(connection, asked) if (task := TaskRecord(*row)).standing in OPEN}

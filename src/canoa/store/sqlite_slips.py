@@ -35,8 +35,16 @@ programs see later how a task ended."""
 
 MAX_INT: Final = 2**63 - 1
 _INSERT: Final = "INSERT INTO slips (content) VALUES (?)"
-_SELECT: Final = "SELECT number, content FROM slips ORDER BY number"
-_DELETE: Final = "DELETE FROM slips WHERE number <= ?"
+_ARE_THERE: Final = "SELECT 1 FROM slips WHERE error IS NULL LIMIT 1"
+_SELECT: Final = "SELECT number, content FROM slips WHERE error IS NULL ORDER BY number"
+_DELETE: Final = "DELETE FROM slips WHERE error IS NULL"
+_SET_ASIDE: Final = "INSERT INTO slips (number, content, error) VALUES (?, ?, ?)"
+_UNUSABLE: Final = (
+    *(sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError),
+    *(msgspec.MsgspecError, OverflowError, ValueError, TypeError),
+)
+"""What is wrong with a slip, and not with the disk."""
+
 _THERE: Final = Lookup("SELECT id FROM tasks", "id")
 
 
@@ -51,7 +59,7 @@ class Slip(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Slip)
+_decode = msgspec.msgpack.Decoder(Slip).decode
 
 
 class Slips:
@@ -64,6 +72,7 @@ class Slips:
         self._task_ids: set[str] = set()
         self._since = 0  # how much the thread had written by then
         self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
 
     def are_left(self) -> bool:
         if self._task_ids and self._writer.in_thread != self._since:
@@ -89,19 +98,28 @@ class Slips:
         if self.are_left():
             await self._writer.write(_nothing)
 
-    def aclose(self) -> None:
+    async def try_to_copy(self) -> None:
+        """Whoever writes next tries again, or whoever opens the store."""
+        try:
+            await self.copy()
+        except Exception as exc:
+            self._on_copied(exc)
+
+    async def aclose(self) -> None:
+        """What is put down afterwards is left to whoever opens the store next."""
+        await self.try_to_copy()
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
 
     def _copy(self) -> None:
         self._timer = None
-        if self.are_left():
+        if self.are_left() and not self._is_closed:
             self._writer.start_write(_nothing, self._on_copied)
 
     def _on_copied(self, error: Exception | None) -> None:
-        """Whoever writes next tries again, and says so."""
         if error is not None:
-            log.warning("slips_not_copied", slips=len(self._task_ids), reason=str(error))
+            log.warning("slips_not_copied", tasks=len(self._task_ids), reason=str(error))
 
 
 def slip_of(ledger: RoutedLedger, rows: RoutedRows) -> bytes | None:
@@ -109,7 +127,7 @@ def slip_of(ledger: RoutedLedger, rows: RoutedRows) -> bytes | None:
     plans, tasks, updated_tasks, ended_tasks, steps, updated_steps, spent, bills, old_steps, old_running = rows
     if updated_tasks or ended_tasks or updated_steps or old_steps or old_running or not tasks:
         return None
-    if not ledger.has_ended_all or len(tasks) != len(ledger) or not _fit(tasks) or not _fit(steps):
+    if not (ledger.has_only_new and ledger.has_ended_all and _fit(tasks) and _fit(steps)):
         return None
     return _encoder.encode((plans, tasks, steps, spent, bills))
 
@@ -124,28 +142,41 @@ def are_new(connection: sqlite3.Connection, task_ids: Sequence[str]) -> bool:
 
 
 def are_there(connection: sqlite3.Connection) -> bool:
-    return connection.execute(_SELECT).fetchone() is not None
+    return connection.execute(_ARE_THERE).fetchone() is not None
 
 
 def copy(connection: sqlite3.Connection) -> None:
-    """Inside a transaction: all slips into their tables, in the order in which they were put down."""
+    """Inside a transaction: all slips into their tables, in the order in which they were put down. Taken away first, so
+    that a full disk has room for what they say."""
     found = connection.execute(_SELECT).fetchall()
     if not found:
         return
-    slips = [_decoder.decode(content) for _, content in found]
+    connection.execute(_DELETE)
     connection.execute("SAVEPOINT slips")
     try:
-        sqlite_routed.write(connection, _together(slips))
-    except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, OverflowError):
+        sqlite_routed.write(connection, _together([_decode(content) for _, content in found]))
+    except _UNUSABLE:
         connection.execute("ROLLBACK TO slips")
-        _copy_one_by_one(connection, slips)
+        for number, content in found:
+            _copy_alone(connection, number, content)
     connection.execute("RELEASE slips")
-    connection.execute(_DELETE, (found[-1][0],))
 
 
-def _together(slips: Iterable[Slip]) -> RoutedRows:
+def _copy_alone(connection: sqlite3.Connection, number: int, content: bytes) -> None:
+    """One that no table takes, which none of ours makes, is set aside: it must not be in the way of every other write
+    for ever, and may be all that is left of a task."""
+    connection.execute("SAVEPOINT slip")
+    try:
+        sqlite_routed.write(connection, _together([_decode(content)]))
+    except _UNUSABLE as exc:
+        connection.execute("ROLLBACK TO slip")
+        connection.execute(_SET_ASIDE, (number, content, str(exc)))
+        log.error("slip_set_aside", number=number, reason=str(exc))
+    connection.execute("RELEASE slip")
+
+
+def _together(slips: Sequence[Slip]) -> RoutedRows:
     """Each of them has tasks of its own, so only bills meet: one that was paid since needs no row at all."""
-    slips = [*slips]
     spent = {number for slip in slips for (number,) in slip.spent}
     bills = [bill for slip in slips for bill in slip.bills]
     return RoutedRows(
@@ -158,18 +189,6 @@ def _together(slips: Iterable[Slip]) -> RoutedRows:
         spent=[(number,) for number in spent.difference(bill[0] for bill in bills)],
         bills=[bill for bill in bills if bill[0] not in spent],
     )
-
-
-def _copy_one_by_one(connection: sqlite3.Connection, slips: Iterable[Slip]) -> None:
-    """One that no table takes, which nobody knows how to make, must not be in the way of every other write for ever."""
-    for slip in slips:
-        connection.execute("SAVEPOINT slip")
-        try:
-            sqlite_routed.write(connection, _together([slip]))
-        except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, OverflowError) as exc:
-            connection.execute("ROLLBACK TO slip")
-            log.error("slip_not_copied", tasks=[row[0] for row in slip.tasks], reason=str(exc))
-        connection.execute("RELEASE slip")
 
 
 def _nothing(_: sqlite3.Connection) -> None:

@@ -66,13 +66,11 @@ GROUPS = st.lists(st.tuples(st.lists(MOVES, max_size=8), st.lists(REQUESTS, max_
 def advanced(
     connection: sqlite3.Connection, group: list[Move], notes: Notes, route: Nodes, *, paid: list[str] | None = None
 ) -> list[Moved]:
-    done: list[Moved] = []
-    for ledger in sqlite_routed.advance(
+    done = sqlite_routed.advance(
         connection, group, paid=paid or [], notes=notes, route=route, settings=DEFAULT_SETTINGS
-    ):
-        ledger.settle()
-        done += ledger.answers()
-    return done
+    )
+    done.settle(notes)
+    return [moved for ledger in done.ledgers for moved in ledger.answers()]
 
 
 def outcome_of(groups: list[Group], *, is_forgetful: bool = False) -> tuple[list[Any], dict[str, list[Any]]]:

@@ -192,7 +192,7 @@ async def test_a_task_that_another_program_has_begun_meanwhile_is_its_own(
     desk: Desk, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where its row is the only sign of it."""
-    monkeypatch.setattr(sqlite_routed, "is_as_known", lambda *_: True)
+    monkeypatch.setattr(sqlite_routed, "version_of", lambda _: desk.store._notes.data_version)
     waiting = desk.begun(begin("a"), begin("b"))
     await turns()
     held.execute("INSERT INTO tasks (id, action, standing, submitted_ms, reply_to, run, attempts) VALUES "

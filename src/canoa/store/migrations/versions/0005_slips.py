@@ -15,5 +15,6 @@ def upgrade() -> None:
     op.create_table(
         "slips",
         sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+        sa.Column("error", sa.Text),
         sa.Column("content", sa.LargeBinary, nullable=False),
     )
