@@ -6,6 +6,8 @@ BENCH := .venv-bench/bin
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
+# Without compiled files pytest would rewrite every test module anew, in each of its processes: 10 s of CPU time each.
+unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help up test check lint quick bench-pool bench-keep bench-manager bench-routing bench-transports torture-pool torture-keep torture-manager format lock clean rabbitmq postgresql
