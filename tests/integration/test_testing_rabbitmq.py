@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from canoa.errors import SettingError
-from canoa.testing import PortTaken, RabbitFailed, RabbitMissing, RabbitNode, free_port, rabbitmq_setup
+from canoa.testing import PortTaken, RabbitFailed, RabbitMissing, RabbitNode, erl_call, free_port, rabbitmq_setup
 from canoa.testing.ports import LOOPBACK
 
 if TYPE_CHECKING:
@@ -72,6 +72,16 @@ def test_a_virtual_host_costs_less_than_half_a_second(node: RabbitNode) -> None:
 
     assert len(set(names)) == 20
     assert (time.monotonic() - started) / len(names) < 0.5
+
+
+def test_virtual_hosts_are_made_also_where_erlang_lacks_its_quick_program(
+    node: RabbitNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erl_call, "PROGRAM", "not-installed")
+
+    names = [node.add_vhost() for _ in range(20)]
+
+    assert set(names) <= set(node.ctl("list_vhosts").split())
 
 
 def test_released_virtual_hosts_are_deleted_by_the_time_others_are_made(node: RabbitNode) -> None:

@@ -20,6 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from canoa.errors import CanoaError
+from canoa.testing import erl_call
 from canoa.testing import rabbitmq_setup as setup
 from canoa.testing.ports import LOOPBACK, wait_free
 from canoa.testing.processes import ProcessGroup, command_line, is_alive, kill_group, wait_gone
@@ -75,7 +76,7 @@ class RabbitNode:
         self._detached = detached
         self._ports = _remembered_ports(self._layout, amqp_port) or setup.Ports.choose(amqp_port)
         self._group: ProcessGroup | None = None
-        self._vhosts = VhostPool(lambda expression: self.ctl("eval", expression))
+        self._vhosts = VhostPool(self._evaluate)
 
     # --- Where it is --------------------------------------------------------------------------------
 
@@ -215,6 +216,11 @@ class RabbitNode:
         return subprocess.run(
             command, env=self._environment(), cwd=self.folder, capture_output=True, text=True, timeout=_CTL_WITHIN_S
         )
+
+    def _evaluate(self, expression: str) -> None:
+        """Have the node do what ends in `ok`, however often."""
+        if not erl_call.is_done(expression, node=self._name, env=self._environment(), folder=self.folder):
+            self.ctl("eval", expression)
 
     def _environment(self) -> dict[str, str]:
         return setup.environment(
