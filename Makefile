@@ -21,8 +21,8 @@ up: .venv/ready ## Run the example app: a worker and its API on 127.0.0.1:8420
 test: .venv/ready rabbitmq postgresql lint ## Linters, then every test, with real brokers and databases
 	@$(IN_MEMORY) $(BIN)/pytest -n 3 $(BY_FILE) || { [ $$? -eq 1 ] && { $(ALONE) || $(ALONE); }; }
 
-# In the order of their names: whole programs first, units last. By itself pytest would begin with the files of many tests,
-# and end with one that has a single long one, alone.
+# In the order of tests/order.py. By itself pytest would begin with the files of many tests, and end with one that has a
+# single long one, alone.
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
 # What fails beside others is tried alone, twice at most: a starved test is told apart from a broken one, and both are shown.

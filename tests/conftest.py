@@ -1,9 +1,22 @@
 """Fixtures for all tests: the ones that Canoa ships."""
 
+from __future__ import annotations
+
 import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.order import alternating
+
+if TYPE_CHECKING:
+    import pytest
 
 pytest_plugins = ["canoa.testing.pytest_plugin"]
 
 # A shell starts what runs in the background with SIGINT ignored, and the programs under test would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = alternating(items, Path(__file__).parent)
