@@ -14,6 +14,7 @@ import pytest
 
 from canoa.errors import SettingError
 from canoa.testing import PortTaken, RabbitFailed, RabbitMissing, RabbitNode, erl_call, free_port, rabbitmq_setup
+from canoa.testing import rabbitmq_installation as installation
 from canoa.testing.ports import LOOPBACK
 
 if TYPE_CHECKING:
@@ -100,6 +101,31 @@ def test_a_deleted_virtual_host_is_gone_at_once(node: RabbitNode) -> None:
     node.delete_vhost(vhost)
 
     assert vhost not in node.ctl("list_vhosts").split()
+
+
+def test_a_node_sees_the_plugins_it_asks_for_with_all_that_they_need_and_no_others(
+    node: RabbitNode, tmp_path: Path
+) -> None:
+    installation.make(tmp_path, rabbitmq_setup.find_scripts(), ["rabbitmq_management"])
+
+    seen = {path.name.partition("-")[0] for path in (tmp_path / "plugins").iterdir()}
+    seen_by_node = {path.name.partition("-")[0] for path in (node.folder / "installation" / "plugins").iterdir()}
+
+    assert {"rabbit", "rabbitmq_prelaunch", "rabbitmq_management", "rabbitmq_management_agent", "cowboy"} <= seen
+    assert "rabbitmq_mqtt" not in seen
+    assert "rabbit" in seen_by_node
+    assert "rabbitmq_management" not in seen_by_node
+
+
+def test_an_installation_of_another_make_is_used_as_it_is(tmp_path: Path) -> None:
+    scripts, home = tmp_path / "whole" / "sbin", tmp_path / "own"
+    scripts.mkdir(parents=True)
+    (tmp_path / "whole" / "plugins").mkdir()
+    (tmp_path / "whole" / "plugins" / "rabbit-5.0.0.ez").touch()
+
+    installation.make(home, scripts, [])
+
+    assert installation.environment(home) == {}
 
 
 def test_a_node_listens_on_loopback_only(node: RabbitNode) -> None:

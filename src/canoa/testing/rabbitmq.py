@@ -1,8 +1,8 @@
 """A private RabbitMQ node: own folder, own free ports, loopback only, gone when it is no longer needed.
 
 The folder is the node: a `RabbitNode` on the same folder finds the same ports and data again, also from another
-process. What the node is told at start is in `rabbitmq_setup.py`; how its processes live and die in `processes.py`;
-virtual hosts by the dozen in `vhosts.py`.
+process. What the node is told at start is in `rabbitmq_setup.py`, what of RabbitMQ it sees in
+`rabbitmq_installation.py`; how its processes live and die in `processes.py`; virtual hosts in supply in `vhosts.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import msgspec
 
 from canoa.errors import CanoaError
 from canoa.testing import erl_call
+from canoa.testing import rabbitmq_installation as installation
 from canoa.testing import rabbitmq_setup as setup
 from canoa.testing.ports import LOOPBACK, wait_free
 from canoa.testing.processes import ProcessGroup, command_line, is_alive, kill_group, wait_gone
@@ -134,6 +135,9 @@ class RabbitNode:
         for purpose, port in self._ports.named().items():
             wait_free(port, purpose=purpose, timeout_s=_PORT_FREE_WITHIN_S)
         setup.write_files(self._layout, ports=self._ports, plugins=self._plugins, config=self._config)
+        installation.remove(self._layout.installation)
+        if not self._detached:  # that one outlives us: somebody may switch on plugins that nobody asked for now
+            installation.make(self._layout.installation, scripts, self._plugins)
         self._layout.pid.unlink(missing_ok=True)
         self._group = ProcessGroup(
             [str(scripts / "rabbitmq-server")],

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from canoa.errors import SettingError, WrongUse
+from canoa.testing import rabbitmq_installation as installation
 from canoa.testing.ports import LOOPBACK, free_port
 
 if TYPE_CHECKING:
@@ -98,6 +99,10 @@ class Layout(msgspec.Struct, frozen=True):
         return self.folder / "enabled_plugins"
 
     @property
+    def installation(self) -> Path:
+        return self.folder / "installation"
+
+    @property
     def logs(self) -> Path:
         return self.folder / "log"
 
@@ -139,27 +144,31 @@ def environment(
     """For the server and for `rabbitmqctl` alike. What the machine says about its own broker is left out."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("RABBITMQ_", "ERL_", "NOTIFY_"))}
     fewer = f"+S {schedulers}:{schedulers} " if schedulers else ""
-    return kept | {
-        "HOME": str(layout.home),
-        "LC_ALL": "C.UTF-8",
-        "ERL_CRASH_DUMP_BYTES": "0",  # a failed start would spend seconds on a dump that nobody reads
-        "ERL_EPMD_PORT": str(ports.epmd),
-        "ERL_EPMD_ADDRESS": LOOPBACK,
-        "RABBITMQ_NODENAME": name,
-        "RABBITMQ_DIST_PORT": str(ports.distribution),
-        "RABBITMQ_MNESIA_BASE": str(layout.folder / "data"),
-        "RABBITMQ_LOG_BASE": str(layout.logs),
-        "RABBITMQ_LOGS": str(layout.logs / "rabbit.log"),
-        "RABBITMQ_PID_FILE": str(layout.pid),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(layout.enabled_plugins),
-        "RABBITMQ_CONFIG_FILE": str(layout.config),
-        # Absent on purpose: the machine's own files under /etc/rabbitmq must not reach this node.
-        "RABBITMQ_CONF_ENV_FILE": str(layout.folder / "none.env"),
-        "RABBITMQ_CONFIG_FILES": str(layout.folder / "none.d"),
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join(
-            [f"{fewer}{_QUIET_SCHEDULERS} {_DISTRIBUTION_ON_LOOPBACK}", *erlang_args]
-        ),
-        "RABBITMQ_CTL_ERL_ARGS": f"+S 1:1 {_QUIET_SCHEDULERS} {_DISTRIBUTION_ON_LOOPBACK}",
-        "RABBITMQ_CTL_DIST_PORT_MIN": "0",  # any free one: several commands may run at once
-        "RABBITMQ_CTL_DIST_PORT_MAX": "0",
-    }
+    return (
+        kept
+        | installation.environment(layout.installation)
+        | {
+            "HOME": str(layout.home),
+            "LC_ALL": "C.UTF-8",
+            "ERL_CRASH_DUMP_BYTES": "0",  # a failed start would spend seconds on a dump that nobody reads
+            "ERL_EPMD_PORT": str(ports.epmd),
+            "ERL_EPMD_ADDRESS": LOOPBACK,
+            "RABBITMQ_NODENAME": name,
+            "RABBITMQ_DIST_PORT": str(ports.distribution),
+            "RABBITMQ_MNESIA_BASE": str(layout.folder / "data"),
+            "RABBITMQ_LOG_BASE": str(layout.logs),
+            "RABBITMQ_LOGS": str(layout.logs / "rabbit.log"),
+            "RABBITMQ_PID_FILE": str(layout.pid),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(layout.enabled_plugins),
+            "RABBITMQ_CONFIG_FILE": str(layout.config),
+            # Absent on purpose: the machine's own files under /etc/rabbitmq must not reach this node.
+            "RABBITMQ_CONF_ENV_FILE": str(layout.folder / "none.env"),
+            "RABBITMQ_CONFIG_FILES": str(layout.folder / "none.d"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join(
+                [f"{fewer}{_QUIET_SCHEDULERS} {_DISTRIBUTION_ON_LOOPBACK}", *erlang_args]
+            ),
+            "RABBITMQ_CTL_ERL_ARGS": f"+S 1:1 {_QUIET_SCHEDULERS} {_DISTRIBUTION_ON_LOOPBACK}",
+            "RABBITMQ_CTL_DIST_PORT_MIN": "0",  # any free one: several commands may run at once
+            "RABBITMQ_CTL_DIST_PORT_MAX": "0",
+        }
+    )
