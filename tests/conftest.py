@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hypothesis import HealthCheck, settings
 from tests.order import alternating
 
 if TYPE_CHECKING:
@@ -16,6 +17,11 @@ pytest_plugins = ["canoa.testing.pytest_plugin"]
 # A shell starts what runs in the background with SIGINT ignored, and the programs under test would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# How quickly examples are made and run says how busy the machine is, and nothing about the code.
+settings.register_profile("canoa", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("canoa")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -73,7 +74,7 @@ def gather(count: int, payload: str) -> float:
 
 
 def call(count: int, payload: str) -> list[float]:
-    return uvloop.run(_registered(_call(count, payload)))
+    return _staying().run(_call(count, payload))
 
 
 def chain(count: int, payload: str) -> float:
@@ -106,13 +107,26 @@ async def _run(plan: Plan, count: int, payload: str) -> float:
     return time.perf_counter() - began
 
 
+@cache
+def _staying() -> asyncio.Runner:
+    """With a session that stays between turns, as the connections of others do."""
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    runner.run(app.__aenter__())
+    runner.run(_until_known())
+    return runner
+
+
 async def _registered(role: Awaitable[T]) -> T:
-    """Once the worker is known to the manager: until then its actions are refused."""
-    async with app, asyncio.timeout(REGISTERED_WITHIN_S) as limit:
+    async with app:
+        await _until_known()
+        return await role
+
+
+async def _until_known() -> None:
+    """The worker, to the manager: until then its actions are refused."""
+    async with asyncio.timeout(REGISTERED_WITHIN_S):
         while not await _is_known():  # noqa: ASYNC110  # another process learns it
             await asyncio.sleep(LOOK_EVERY_S)
-        limit.reschedule(None)
-        return await role
 
 
 async def _is_known() -> bool:
