@@ -16,3 +16,12 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     await desk.store.open()
     yield desk
     await desk.store.aclose()
+
+
+@pytest.fixture
+async def other(desk: Desk) -> AsyncIterator[Desk]:
+    """Another program on the same file; `desk` may be left as a kill leaves it."""
+    other = Desk(desk.path)
+    await other.store.open()
+    yield other
+    await other.store.aclose()

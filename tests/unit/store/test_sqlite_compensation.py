@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import pytest
 from tests.contract.store.routed_words import answer, begin, failed, states
 from tests.contract.store.words import NOW_MS
-from tests.unit.store.desks import Desk
 
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
@@ -16,7 +14,7 @@ from canoa.execution.step_moves import Verdict
 from canoa.vocabulary import ActionName, TaskId
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from tests.unit.store.desks import Desk
 
 A = TaskId("a")
 SHOP = Plan(
@@ -27,15 +25,6 @@ SHOP = Plan(
     ),
 )
 REFUND = "a.2.1.1"
-
-
-@pytest.fixture
-async def other(desk: Desk) -> AsyncIterator[Desk]:
-    """Another program on the same file. `desk` is left as a kill leaves it: nothing more is asked of it."""
-    other = Desk(desk.path)
-    await other.store.open()
-    yield other
-    await other.store.aclose()
 
 
 async def undoing(desk: Desk) -> None:

@@ -24,7 +24,6 @@ from canoa.vocabulary import TaskId
 from canoa.wire.ids import new_task_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from canoa.store.routed_port import Move
@@ -40,15 +39,6 @@ def is_quick(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.5)
     monkeypatch.setattr(sqlite_slips, "COPY_AFTER_S", 3600.0)
     desk.store._routed()._took_s = 0.0
-
-
-@pytest.fixture
-async def other(desk: Desk) -> AsyncIterator[Desk]:
-    """Another program on the same file."""
-    other = Desk(desk.path)
-    await other.store.open()
-    yield other
-    await other.store.aclose()
 
 
 async def ended(desk: Desk, name: str = "a", *, reply_to: str | None = None) -> None:

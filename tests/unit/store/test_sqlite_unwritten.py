@@ -35,21 +35,12 @@ from canoa.vocabulary import NodeId, TaskId
 from canoa.wire.ids import new_task_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from canoa.store.routed_port import Move
 
 A = TaskId("a")
 LATER_MS = NOW_MS + 60_000
-
-
-@pytest.fixture
-async def other(desk: Desk) -> AsyncIterator[Desk]:
-    """Another program on the same file. `desk` is left as a kill leaves it: nothing more is asked of it."""
-    other = Desk(desk.path)
-    await other.store.open()
-    yield other
-    await other.store.aclose()
 
 
 async def until(is_so: Callable[[], bool]) -> None:
