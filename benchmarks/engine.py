@@ -76,7 +76,7 @@ def _opened_connection() -> Any:
     from canoa.broker.amqp import methods
     from canoa.broker.amqp.engine import Connection, Login
 
-    connection = Connection(Login("guest", "guest", "/"), heartbeat_s=10, properties={}, wake=lambda: None)
+    connection = Connection(Login("guest", "guest", "/"), heartbeat_s=10, properties={}, wake=lambda _: None)
     connection.receive(methods.encode(0, methods.CONNECTION_START, 0, 9, {}, b"PLAIN", b"en_US"))
     connection.receive(methods.encode(0, methods.CONNECTION_TUNE, 2047, 131072, 60))
     connection.receive(methods.encode(0, methods.CONNECTION_OPEN_OK, ""))

@@ -71,7 +71,7 @@ def postgres() -> Iterator[PostgresNode]:
 
 @contextmanager
 def redis() -> Iterator[str]:
-    """A Redis that keeps nothing on disk; yields its URL."""
+    """A Redis that keeps nothing on disk, and hangs up on no subscriber that reads late; yields its URL."""
     program = shutil.which("redis-server")
     if program is None:
         raise SystemExit(
@@ -80,6 +80,7 @@ def redis() -> Iterator[str]:
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         options = ["--bind", LOOPBACK, "--port", str(port), "--save", "", "--appendonly", "no", "--dir", folder]
+        options += ["--client-output-buffer-limit", "pubsub 0 0 0"]
         server = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
         try:
             _wait_for_port(port)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
 from tests.order import alternating
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Generator
 
 pytest_plugins = ["canoa.testing.pytest_plugin"]
 
@@ -26,3 +28,15 @@ settings.load_profile("canoa")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = alternating(items, Path(__file__).parent)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays to the end: looking through it for garbage, again and again, took a tenth of
+    a quick run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -41,8 +41,8 @@ class Caller:
         """Return once all of them have been heard of."""
         handles = await kept.submit_many([told_at.args() for _ in range(count)])
         for handle in handles:
-            handle.ended.add_done_callback(partial(self._on_ended, handle))
-        await asyncio.gather(*(handle.ended for handle in handles))
+            handle.on_ended(partial(self._on_ended, handle))
+        await asyncio.gather(*(handle.result() for handle in handles))
 
     def _on_ended(self, handle: Handle[float], ended: asyncio.Future[Any]) -> None:
         self.took_ms.append((time.time() - ended.result()) * 1000)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks import bare, environment, rows, services
 from benchmarks.keep.stores import Stores
@@ -18,20 +18,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.manager.plan import Sizes
-    from benchmarks.manager.scaling import Scaled
     from benchmarks.processes import Player
 
 CELERY = "celery"
 PREFORK = "celery prefork"
 RIVALS = [CELERY, LIMIT]
 ONE = "one manager"
-OF_CELERY = {contestants.CELERY_RPC: (plan.GATHER,), contestants.CELERY_REDIS: (plan.CHAIN, plan.FANOUT)}
-"""By module: what it plays."""
-CALLERS = {
-    CELERY: {CELERY: contestants.CELERY_RPC, PREFORK: contestants.CELERY_PREFORK},
-    LIMIT: {LIMIT: contestants.LIMIT},
+OF_CELERY = {
+    plan.CALL: {CELERY: contestants.CELERY_RPC, PREFORK: contestants.CELERY_PREFORK},
+    plan.GATHER: {CELERY: contestants.CELERY_RPC},
+    plan.CHAIN: {CELERY: contestants.CELERY_REDIS},
+    plan.FANOUT: {CELERY: contestants.CELERY_REDIS},
 }
-"""By rival: who of it makes calls, one after the other, by the name it has in the table."""
+"""By role: who of it plays, by the name that it has in the table."""
+
+
+class Seat(NamedTuple):
+    """One who takes part, and the metrics that its figures count for."""
+
+    name: str
+    module: str
+    store: str
+    metrics: tuple[str, ...]
 
 
 def arguments() -> argparse.Namespace:
@@ -79,83 +87,65 @@ class OnBroker:
 
     # --- Beside others ------------------------------------------------------------------------------------------
 
-    def measure_celery(self) -> None:
-        for module, roles in OF_CELERY.items():
-            wanted = [role for role in roles if self._metrics_of(role)]
-            if wanted:
-                self._record.take(CELERY, partial(self._celery, module, wanted))
+    def measure_talks(self, rivals: list[str], *, has_ours: bool) -> None:
+        for role in plan.ROLES:
+            seats = self._seats(role, rivals, has_ours=has_ours)
+            if seats:
+                self._play(role, seats)
 
-    def _celery(self, module: str, roles: list[str]) -> dict[str, float]:
-        """Our stores are nothing to Celery: one figure stands beside both."""
-        with self._env(plan.SQLITE) as env:
-            figures = talking.figures(module, roles, env, self._sizes)
-        return {metric: figures[role] for role in roles for metric in self._metrics_of(role)}
-
-    def _metrics_of(self, role: str) -> list[str]:
-        return [
-            metric for metric, (played, _) in plan.TALKS.items() if played == role and metric in self._record.wanted
-        ]
-
-    def measure_ours(self) -> None:
-        for store in plan.STORES:
-            self._measure(OURS, contestants.OURS, store)
-
-    def measure_limit(self) -> None:
-        self._measure(LIMIT, contestants.LIMIT, plan.SQLITE)
-
-    def _measure(self, name: str, module: str, store: str) -> None:
-        wanted = {
-            metric: role
-            for metric, (role, of_store) in plan.TALKS.items()
-            if of_store == store and metric in self._record.wanted
+    def _seats(self, role: str, rivals: list[str], *, has_ours: bool) -> list[Seat]:
+        stores = {
+            metric: store
+            for metric, (played, store) in plan.TALKS.items()
+            if played == role and metric in self._record.wanted
         }
-        if wanted:
-            self._record.take(name, partial(self._talked, module, store, wanted))
-
-    def _talked(self, module: str, store: str, wanted: dict[str, str]) -> dict[str, float]:
-        with self._env(store) as env:
-            figures = talking.figures(module, wanted.values(), env, self._sizes)
-        return {metric: figures[role] for metric, role in wanted.items()}
-
-    # --- One call after another -----------------------------------------------------------------------------------
-
-    def measure_calls(self, rivals: list[str], *, has_ours: bool) -> None:
-        modules = {name: module for rival in rivals for name, module in CALLERS[rival].items()}
+        seats = []
+        if stores and CELERY in rivals:  # our stores are nothing to it: one figure stands beside both
+            seats += [Seat(name, module, plan.SQLITE, (*stores,)) for name, module in OF_CELERY[role].items()]
+        on_sqlite = tuple(metric for metric, store in stores.items() if store == plan.SQLITE)
+        if on_sqlite and LIMIT in rivals:
+            seats.append(Seat(LIMIT, contestants.LIMIT, plan.SQLITE, on_sqlite))
         if has_ours:
-            modules[OURS] = contestants.OURS
-        for metric, store in plan.CALLS.items():
-            if metric in self._record.wanted:
-                self._call_in_turns(metric, store, modules)
+            seats += [Seat(OURS, contestants.OURS, store, (metric,)) for metric, store in stores.items()]
+        return seats
 
-    def _call_in_turns(self, metric: str, store: str, modules: dict[str, str]) -> None:
-        """All of them are up, one of them calls; who begins changes from turn to turn."""
+    def _play(self, role: str, seats: list[Seat]) -> None:
+        """Who begins changes from turn to turn."""
+        size = self._sizes.of(role)
         with ExitStack() as stack:
-            callers = {
-                name: stack.enter_context(talking.caller(module, stack.enter_context(self._env(store))))
-                for name, module in modules.items()
-            }
-            for turn in range(self._sizes.turns):
-                for name in sorted(callers, reverse=bool(turn % 2)):
-                    self._record.take(name, partial(self._called, metric, callers[name]))
+            # Calls take turns while all are up. Whoever has just had thousands of results would disturb the others.
+            players = {seat: stack.enter_context(self._player(role, seat)) for seat in seats if role == plan.CALL}
+            for turn in range(size.turns):
+                for seat in seats[:: -1 if turn % 2 else 1]:
+                    with nullcontext(players[seat]) if seat in players else self._player(role, seat) as player:
+                        self._record.take(seat.name, partial(_played, seat, player, role, size.count))
 
-    def _called(self, metric: str, caller: Player) -> dict[str, float]:
-        return {metric: talking.call_ms(caller, self._sizes.calls)}
+    @contextmanager
+    def _player(self, role: str, seat: Seat) -> Iterator[Player]:
+        with self._env(seat.store) as env, talking.player(seat.module, role, env) as player:
+            yield player
 
     # --- Managers among themselves --------------------------------------------------------------------------------
 
     def measure_scaling(self) -> None:
         for metric, is_limited in {plan.LIMITED: True, plan.UNLIMITED: False}.items():
             if metric in self._record.wanted:
-                self._record.take(ONE, lambda m=metric, x=is_limited: {m: self._scaled(1, is_limited=x).per_s})
-                self._record.take(OURS, partial(self._two, metric, is_limited=is_limited))
+                self._scale_in_turns(metric, is_limited=is_limited)
 
-    def _two(self, metric: str, *, is_limited: bool) -> dict[str, float]:
-        two = self._scaled(2, is_limited=is_limited)
-        return {metric: two.per_s, plan.CONFLICTS: two.conflicts_percent}
-
-    def _scaled(self, of: int, *, is_limited: bool) -> Scaled:
-        with self._env(plan.POSTGRES) as env:
-            return scaling.gathered(env, count=self._sizes.scaled, of=of, is_limited=is_limited)
+    def _scale_in_turns(self, metric: str, *, is_limited: bool) -> None:
+        size = self._sizes.scaled
+        with ExitStack() as stack:
+            one, two = (
+                stack.enter_context(
+                    scaling.site(stack.enter_context(self._env(plan.POSTGRES)), of=of, is_limited=is_limited)
+                )
+                for of in (1, 2)
+            )
+            sites = [(ONE, one), (OURS, two)]
+            for turn in range(size.turns):
+                for name, site in sites[:: -1 if turn % 2 else 1]:
+                    self._record.take(name, lambda site=site: {metric: site.per_s(size.count)})
+            self._record.take(OURS, lambda: {plan.CONFLICTS: two.conflicts_percent()})
 
     def measure_crowds(self) -> None:
         for metric, program in {plan.CROWD: crowd.SWARM, plan.PROVEN: crowd.CHOIR}.items():
@@ -168,19 +158,14 @@ class OnBroker:
             return {metric: crowd.cpu_percent(env, program=program, nodes=sizes.nodes, seconds=sizes.crowd_s)}
 
 
-def compete(on_broker: OnBroker, record: Record, sizes: Sizes, *, rivals: list[str], has_ours: bool) -> None:
-    """Rounds are interleaved (everyone once, then again), so that a slow minute of the machine hits all alike."""
-    on_broker.measure_calls(rivals, has_ours=has_ours)
-    for _ in range(sizes.rounds):
-        if CELERY in rivals:
-            on_broker.measure_celery()
-        if LIMIT in rivals:
-            on_broker.measure_limit()
-        if has_ours:
-            on_broker.measure_ours()
-    for _ in range(sizes.rounds if has_ours else 0):
-        on_broker.measure_scaling()
+def _played(seat: Seat, player: Player, role: str, count: int) -> dict[str, float]:
+    return dict.fromkeys(seat.metrics, talking.figure(player, role, count))
+
+
+def compete(on_broker: OnBroker, *, rivals: list[str], has_ours: bool) -> None:
+    on_broker.measure_talks(rivals, has_ours=has_ours)
     if has_ours:
+        on_broker.measure_scaling()
         on_broker.measure_crowds()
 
 
@@ -189,21 +174,26 @@ def main() -> None:
     record = Record(set(chosen(args.only, list(plan.METRICS))))
     rivals = chosen(args.rivals, RIVALS)
     sizes = plan.QUICK if args.quick else plan.FULL
-    calls = f"calls        medians of {sizes.turns} turns of {sizes.calls} calls, everybody in turns"
-    lines = [rows.machine(), rows.rounds_line(sizes.rounds, is_quick=args.quick), calls]
+    lines = [rows.machine(), _turns_line(sizes, is_quick=args.quick)]
     modules = ({} if args.without_ours else {OURS: contestants.OURS}) | _modules_of(rivals)
     with ExitStack() as stack:
         if record.wanted & plan.ON_BROKER:
             on_broker = OnBroker(stack, record, sizes)
             lines += on_broker.conditions(modules)
             print("\n".join(lines), end="\n\n", flush=True)
-            compete(on_broker, record, sizes, rivals=rivals, has_ours=not args.without_ours)
+            compete(on_broker, rivals=rivals, has_ours=not args.without_ours)
     if plan.DECISION in record.wanted and not args.without_ours:
         record.take(OURS, lambda: {plan.DECISION: deciding.median_us(nodes=sizes.nodes, decisions=sizes.decisions)})
     found = rows.rows(record.figures, plan.METRICS)
     rows.keep(found, conditions="\n".join(lines), path=args.out)
     print(rows.table(found))
     record.end()
+
+
+def _turns_line(sizes: Sizes, *, is_quick: bool) -> str:
+    each = [f"{role} {sizes.of(role).turns} x {sizes.of(role).count:,}" for role in plan.ROLES]
+    quick = "; --quick: sizes cut, no figures to quote" if is_quick else ""
+    return f"turns        medians of {', '.join(each)}, everybody in turns{quick}"
 
 
 def _modules_of(rivals: list[str]) -> dict[str, str]:

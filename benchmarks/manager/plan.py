@@ -10,12 +10,11 @@ SQLITE = "sqlite"
 POSTGRES = "postgres"
 STORES = (SQLITE, POSTGRES)
 
-GATHER, CALL, CHAIN, FANOUT = "gather", "call", "chain", "fanout"
-
-CALLS = {"routed_p50": SQLITE, "routed_p50_postgres": POSTGRES}
-"""By metric: our store. Everybody in turns."""
+ROLES = GATHER, CALL, CHAIN, FANOUT = "gather", "call", "chain", "fanout"
 
 TALKS = {
+    "routed_p50": (CALL, SQLITE),
+    "routed_p50_postgres": (CALL, POSTGRES),
     "routed_gather_sqlite": (GATHER, SQLITE),
     "routed_gather_postgres": (GATHER, POSTGRES),
     "chain_3": (CHAIN, SQLITE),
@@ -32,11 +31,10 @@ LIMITED = "two_managers_limited"
 UNLIMITED = "two_managers"
 CONFLICTS = "two_managers_conflicts"
 SCALING = {LIMITED, UNLIMITED, CONFLICTS}
-ON_BROKER = {*CALLS, *TALKS, CROWD, PROVEN, *SCALING}
+ON_BROKER = {*TALKS, CROWD, PROVEN, *SCALING}
 
 METRICS = {
-    **{name: Metric(Unit.MILLISECONDS) for name in CALLS},
-    **{name: Metric(Unit.PER_SECOND) for name in TALKS},
+    **{name: Metric(Unit.MILLISECONDS if role == CALL else Unit.PER_SECOND) for name, (role, _) in TALKS.items()},
     DECISION: Metric(Unit.MICROSECONDS, 50),
     CROWD: Metric(Unit.PERCENT, 10),
     PROVEN: Metric(Unit.PERCENT, 10),
@@ -46,25 +44,36 @@ METRICS = {
 }
 
 
+@dataclass(frozen=True)
+class Turns:
+    """So many, each of so much."""
+
+    turns: int
+    count: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    rounds: int = 5
-    turns: int = 40  # of calls
-    calls: int = 100  # in a turn
-    counts: tuple[tuple[str, int], ...] = ((GATHER, 2_000), (CHAIN, 2_000), (FANOUT, 2_000))
-    scaled: int = 4_000
+    gather: Turns = Turns(5, 2_000)
+    call: Turns = Turns(40, 100)
+    chain: Turns = Turns(5, 2_000)
+    fanout: Turns = Turns(5, 2_000)
+    scaled: Turns = Turns(9, 4_000)
     nodes: int = 1_000
     crowd_s: float = 60.0
     decisions: int = 20_000
 
+    def of(self, role: str) -> Turns:
+        return {GATHER: self.gather, CALL: self.call, CHAIN: self.chain, FANOUT: self.fanout}[role]
+
 
 FULL = Sizes()
 QUICK = Sizes(
-    rounds=1,
-    turns=3,
-    calls=20,
-    counts=((GATHER, 200), (CHAIN, 50), (FANOUT, 20)),
-    scaled=1_000,
+    gather=Turns(2, 200),
+    call=Turns(3, 20),
+    chain=Turns(2, 50),
+    fanout=Turns(2, 20),
+    scaled=Turns(2, 1_000),
     crowd_s=10.0,
     decisions=2_000,
 )

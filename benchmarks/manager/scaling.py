@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 from benchmarks import bare, environment, processes
 from benchmarks.manager import plan
 from benchmarks.manager.contestants import OURS
 from benchmarks.manager.limits import limited
 from benchmarks.manager.managers import managers
-from benchmarks.manager.talking import PAYLOAD_BYTES, WARM_UP, described
+from benchmarks.manager.talking import PAYLOAD_BYTES, WARM_UP, described, per_s
 from benchmarks.polling import wait_for_consumer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from benchmarks.manager.managers import Manager
+    from benchmarks.processes import Player
 
 SHARE = 0.3
 """Of a core, for each manager: then managers are what is short, not the machine."""
@@ -25,13 +26,27 @@ LEAST_PERCENT = 0.01
 """Less is written as this, so that a ratio exists."""
 
 
-class Scaled(NamedTuple):
-    per_s: float
-    conflicts_percent: float
+class Site:
+    """Some managers, a worker, and a client."""
+
+    def __init__(self, managers: list[Manager], player: Player) -> None:
+        self._managers = managers
+        self._player = player
+
+    def per_s(self, count: int) -> float:
+        """Routed results."""
+        return per_s(self._player, count)
+
+    def conflicts_percent(self) -> float:
+        """Transactions that met another one and were begun anew, of all so far."""
+        repeated = sum(manager.counted("canoa_store_conflicts_total") for manager in self._managers)
+        done = sum(manager.counted("canoa_store_transactions_total") for manager in self._managers)
+        return max(100 * repeated / (repeated + done), LEAST_PERCENT)
 
 
-def gathered(env: Mapping[str, str], *, count: int, of: int, is_limited: bool) -> Scaled:
-    """Routed results per second with `of` managers."""
+@contextmanager
+def site(env: Mapping[str, str], *, of: int, is_limited: bool) -> Iterator[Site]:
+    """With `of` managers."""
     broker_url = env[environment.BROKER]
     description = described(OURS, env)
     link = bare.Link(broker_url)
@@ -39,15 +54,8 @@ def gathered(env: Mapping[str, str], *, count: int, of: int, is_limited: bool) -
         running = stack.enter_context(managers(link, broker_url, env[environment.STORE], of))
         workers = stack.enter_context(processes.workers(description.worker, 1, env=env))
         wait_for_consumer(link, description.queue, workers)
-        processes.ask(OURS, plan.GATHER, WARM_UP, PAYLOAD_BYTES, env=env)
+        player = stack.enter_context(processes.player(OURS, plan.GATHER, PAYLOAD_BYTES, env=env))
+        player.ask(WARM_UP)  # before there is a limit
         if is_limited:
             stack.enter_context(limited([manager.process.group for manager in running], SHARE))
-        seconds: float = processes.ask(OURS, plan.GATHER, count, PAYLOAD_BYTES, env=env)
-        return Scaled(count / seconds, _conflicts_percent(running))
-
-
-def _conflicts_percent(running: list[Manager]) -> float:
-    """Transactions that met another one and were begun anew, of all."""
-    repeated = sum(manager.counted("canoa_store_conflicts_total") for manager in running)
-    done = sum(manager.counted("canoa_store_transactions_total") for manager in running)
-    return max(100 * repeated / (repeated + done), LEAST_PERCENT)
+        yield Site(running, player)

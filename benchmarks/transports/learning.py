@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks.manager.deciding import ACTION, BATCH, new_router
 from canoa.execution.outcome import Outcome
-from canoa.execution.step_moves import Need, Verdict
+from canoa.execution.step_moves import Need, StepDue, Verdict
 from canoa.store.routed_port import Moved
-from canoa.vocabulary import NodeId, Routing
+from canoa.vocabulary import NodeId, Routing, TaskId
 
 if TYPE_CHECKING:
     from canoa.execution.step_moves import Choice
@@ -46,14 +46,13 @@ def _batch_us(router: Router) -> float:
         began_s = time.process_time()
         choices = [router.choose(need) for _ in range(OUT)]
         took_s += time.process_time() - began_s
-        for choice in choices:
-            assert choice is not None
-            router.ended(_ended(choice), now_ms)
+        router.ended([_ended(choice, now_ms) for choice in choices if choice is not None])
     return took_s / BATCH * 1_000_000
 
 
-def _ended(choice: Choice) -> Moved:
-    return Moved(
+def _ended(choice: Choice, now_ms: int) -> tuple[StepDue, Moved]:
+    """By some move: only its time counts."""
+    moved = Moved(
         verdict=Verdict.TAKEN,
         node_id=choice.node_id,
         action=ACTION,
@@ -61,3 +60,4 @@ def _ended(choice: Choice) -> Moved:
         took_ms=PACES_MS[int(choice.node_id.removeprefix("node-")) % len(PACES_MS)],
         context=choice.context,
     )
+    return StepDue(task_id=TaskId("t"), step=0, due_ms=now_ms, now_ms=now_ms), moved

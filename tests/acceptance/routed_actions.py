@@ -53,10 +53,36 @@ async def told_at() -> float:
     return time.time()
 
 
-@app.action(timeout=20, retry=3, placement=Placement(layers=(Layer.EDGE, Layer.FOG, Layer.CLOUD), spill_queue=2))
-async def where(ctx: Context, *, seconds: float = 0.0) -> str:
-    """At the edge, while there is room."""
+DOWNHILL = (Layer.EDGE, Layer.FOG, Layer.CLOUD)
+
+
+@app.action(timeout=20, retry=3, placement=Placement(layers=DOWNHILL, spill_queue=2))
+async def where(ctx: Context, *, seconds: float = 0.0, folder: str = "") -> str:
+    """At the edge, while there is room. `folder`: where it waits for a file `release`."""
     await asyncio.sleep(seconds)
+    while folder and not (Path(folder) / "release").exists():  # noqa: ASYNC110  # another process makes it
+        await asyncio.sleep(0.05)
+    return ctx.node_id
+
+
+@app.action(timeout=20, retry=3, placement=Placement(layers=DOWNHILL, spill_queue=12))
+async def steady(ctx: Context, *, seconds: float) -> str:
+    """Where there is room for some more."""
+    await asyncio.sleep(seconds)
+    return ctx.node_id
+
+
+@app.action(timeout=20, retry=3, placement=Placement(layers=DOWNHILL, spill_p95_s=1.0))
+async def quick(ctx: Context, folder: str) -> str:
+    """At the edge, while that is quick: it is not while there is a file `slow-` and the node's name."""
+    if (Path(folder) / f"slow-{ctx.node_id}").exists():
+        await asyncio.sleep(1.3)
+    return ctx.node_id
+
+
+@app.action(timeout=20, retry=3, placement=Placement(labels={"arm": "yes"}))
+async def lift(ctx: Context) -> str:
+    """Nobody can without an arm."""
     return ctx.node_id
 
 

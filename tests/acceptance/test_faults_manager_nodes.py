@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
     from tests.acceptance.kept_depot import Rabbit
 
+    from canoa.testing.proxy import TcpProxy
     from canoa.testing.pytest_plugin import ProxyFactory
 
 NODES = 100
 REGISTRATIONS = 10_000
-CUT_FOR_S = 10.0  # longer than those in a hurry wait for a sign: of the node, of the manager
+CUT_FOR_S = 30.0  # more than two heartbeats of the link, and than the silence after which a worker joins anew
+HASTY_CUT_FOR_S = 10.0  # longer than those in a hurry wait for a sign: of the node, of the manager
 
 
 @pytest.mark.rabbitmq
@@ -79,6 +81,22 @@ async def test_of_two_live_workers_with_one_id_one_ends_and_says_why_and_no_task
 
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(180)
+async def test_a_worker_whose_link_is_cut_for_thirty_seconds_goes_on_and_nothing_is_lost(
+    tmp_path: Path, rabbit: Rabbit, tcp_proxy: ProxyFactory
+) -> None:
+    proxy = await tcp_proxy(rabbit.url)
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager()
+        worker = await plant.node("gw-1", CANOA_BROKER=proxy.via(rabbit.url))
+
+        await _cut_under_load(plant, proxy, CUT_FOR_S)
+
+        await plant.everything_is_recorded_once()
+        assert worker.is_alive
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.timeout(180)
 async def test_a_worker_whose_link_is_cut_for_longer_than_anybody_waits_for_a_sign_goes_on_and_nothing_is_lost(
     tmp_path: Path, rabbit: Rabbit, tcp_proxy: ProxyFactory
 ) -> None:
@@ -87,15 +105,19 @@ async def test_a_worker_whose_link_is_cut_for_longer_than_anybody_waits_for_a_si
         await plant.hasty_manager()
         worker = await plant.node("gw-1", program=HASTY, CANOA_BROKER=proxy.via(rabbit.url))
 
-        async with plant.load(pause_s=0.5):
-            await plant.some_results()
-            proxy.cut()
-            await asyncio.sleep(CUT_FOR_S)
-            proxy.restore()
-            await plant.some_results()
+        await _cut_under_load(plant, proxy, HASTY_CUT_FOR_S)
 
         await plant.everything_is_recorded_once()
         assert worker.is_alive
+
+
+async def _cut_under_load(plant: Plant, proxy: TcpProxy, seconds: float) -> None:
+    async with plant.load(pause_s=0.5):
+        await plant.some_results()
+        proxy.cut()
+        await asyncio.sleep(seconds)
+        proxy.restore()
+        await plant.some_results()
 
 
 # --- Takes work, and never answers ----------------------------------------------------------------------

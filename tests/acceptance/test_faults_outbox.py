@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.acceptance.plant import APP, WITHIN_S, Plant, counted, has_counted, until_true
+from tests.acceptance.plant import APP, HASTY, WITHIN_S, Plant, counted, has_counted, until_true
 from tests.acceptance.shell import Process, until
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(180)]
 
+TASKS = 40
+CHANGED_NOTHING = 'canoa_step_results_total{verdict="(?:late|double)"}'
 BOX = ".canoa/outbox-gw-1.db"
 
 
@@ -89,6 +91,43 @@ async def test_a_node_that_was_given_up_meanwhile_does_not_do_its_work_again(
         assert [attempt.outcome for attempt in step.attempts][-1] == "ok"
         await until_true(lambda: has_counted(manager, "canoa_step_results_total", 2))  # the late one changed nothing
         assert await counted(manager, "canoa_step_results_total") == 2
+
+
+async def test_what_a_node_did_that_was_cut_off_and_alive_is_run_again_elsewhere_and_each_such_run_is_counted(
+    tmp_path: Path, rabbit: Rabbit, tcp_proxy: ProxyFactory
+) -> None:
+    proxy = await tcp_proxy(rabbit.url)
+    async with Plant(tmp_path, rabbit) as plant:
+        manager = await plant.hasty_manager()
+        cut_off = await plant.node("gw-1", program=HASTY, CANOA_BROKER=proxy.via(rabbit.url))
+        await plant.node("gw-2")
+        tasks = [await plant.begin("noted", number=each, folder=str(tmp_path), seconds=2.0) for each in range(TASKS)]
+        await until_true(lambda: have_run(tmp_path, TASKS))
+
+        proxy.cut()
+        assert [await task.result(WITHIN_S) for task in tasks] == [2 * number for number in range(TASKS)]
+        proxy.restore()
+        again = len(noted(tmp_path)) - TASKS
+        await until_true(lambda: works(plant, "gw-1"))  # after all that its queue had kept for it
+        await until_true(lambda: has_counted(manager, CHANGED_NOTHING, again))
+
+        assert cut_off.is_alive
+        assert set(noted(tmp_path)) == {str(number) for number in range(TASKS)}
+        assert again == len(noted(tmp_path)) - TASKS == await counted(manager, CHANGED_NOTHING) > 0
+        await plant.every_task_has_one_end({task.id for task in tasks})
+
+
+def noted(folder: Path) -> list[str]:
+    path = folder / "noted"
+    return path.read_text().split() if path.exists() else []
+
+
+async def works(plant: Plant, node_id: str) -> bool:
+    return bool(await (await plant.begin("where")).result(WITHIN_S) == node_id)
+
+
+async def have_run(folder: Path, count: int) -> bool:
+    return len(noted(folder)) >= count
 
 
 async def _doomed(plant: Plant, folder: Path, **env: str) -> Process:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import signal
+import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.acceptance.plant import WITHIN_S, Plant, until_true
@@ -14,11 +18,9 @@ if TYPE_CHECKING:
 
     from tests.acceptance.kept_depot import Rabbit
 
+    from canoa.client.handle import Handle
 
-async def ran_at(plant: Plant, *, times: int = 1, seconds: float = 0.0) -> Counter[str]:
-    """Where so many calls ran that came at once."""
-    handles = await asyncio.gather(*(plant.begin("where", seconds=seconds) for _ in range(times)))
-    return Counter([str(await handle.result(WITHIN_S)) for handle in handles])
+LAYERS = ("edge", "fog", "cloud")
 
 
 @pytest.mark.rabbitmq
@@ -45,8 +47,7 @@ async def test_what_is_too_much_for_the_edge_runs_in_the_fog_and_the_story_says_
 ) -> None:
     async with Plant(tmp_path, rabbit) as plant:
         await plant.manager()
-        for layer in ("edge", "fog", "cloud"):
-            await plant.node(f"{layer}-1", "--layer", layer)
+        await nodes_of_all_layers(plant)
         await ran_at(plant)
 
         went = await ran_at(plant, times=6, seconds=1.0)
@@ -54,10 +55,148 @@ async def test_what_is_too_much_for_the_edge_runs_in_the_fog_and_the_story_says_
 
         assert await ran_at(plant) == {"edge-1": 1}
         *_, moved = await asyncio.gather(*(plant.begin("where", seconds=1.0) for _ in range(4)))
-        await moved.result(WITHIN_S)
-        [step] = await plant.steps(moved)
-        assert step.attempts[0].why.endswith("since EDGE has enough to do")
+        assert (await why(plant, moved)).endswith("since EDGE has enough to do")
+
+
+@pytest.mark.rabbitmq
+async def test_what_is_too_much_fills_the_edge_then_the_fog_then_the_cloud(tmp_path: Path, rabbit: Rabbit) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager()
+        await nodes_of_all_layers(plant)
+        await ran_at(plant)
+
+        held = [await plant.begin("where", folder=str(tmp_path)) for _ in range(10)]
+        whys = [await why(plant, handle) for handle in held]
+        (tmp_path / "release").touch()
+        went = [str(await handle.result(WITHIN_S)) for handle in held]
+
+        assert went[:9] == ["edge-1"] * 3 + ["fog-1"] * 3 + ["cloud-1"] * 3
+        assert [each.partition("since ")[2] for each in whys[:9:3]] == [
+            "",
+            "EDGE has enough to do",
+            "EDGE has enough to do, FOG has enough to do",
+        ]
+        assert "no layer has room" in whys[9]
+        assert await ran_at(plant) == {"edge-1": 1}
+
+
+@pytest.mark.rabbitmq
+async def test_steps_leave_an_edge_that_is_slow_and_come_back_once_it_is_quick(tmp_path: Path, rabbit: Rabbit) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.hasty_manager()
+        await nodes_of_all_layers(plant)
+        assert await quick_at(plant, times=12) == {"edge-1": 12}
+
+        slow = tmp_path / "slow-edge-1"
+        slow.touch()
+        await until_true(lambda: is_quick_at(plant, "fog-1"))
+        assert (await why(plant, await begun_quick(plant))).endswith("since EDGE is slow")
+        slow.unlink()
+        await until_true(lambda: is_quick_at(plant, "edge-1"))
+
+        assert await quick_at(plant, times=12) == {"edge-1": 12}
+
+
+@pytest.mark.rabbitmq
+async def test_under_a_load_around_its_bound_an_edge_is_left_now_and_then_but_not_by_every_other_step(
+    tmp_path: Path, rabbit: Rabbit
+) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager()
+        await nodes_of_all_layers(plant)
+        await ran_at(plant)
+
+        dice = random.Random(3)
+        handles = []
+        began_s = time.monotonic()
+        for number in range(150):  # 20 are out at a time, where the edge has room for 12
+            await asyncio.sleep(began_s + number * 0.05 - time.monotonic())
+            handles.append(await plant.begin("steady", seconds=dice.uniform(0.6, 1.4)))
+        went = [str(await handle.result(WITHIN_S)) for handle in handles]
+
+        assert set(went) == {"edge-1", "fog-1"}
+        assert changes(went) <= 20  # of 149 that are possible; about 10 come of the bound and its three quarters
+
+
+@pytest.mark.rabbitmq
+async def test_an_edge_that_stays_slow_is_tried_again_ever_less_often(tmp_path: Path, rabbit: Rabbit) -> None:
+    (tmp_path / "slow-edge-1").touch()
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.hasty_manager()
+        await nodes_of_all_layers(plant)
+
+        handles = []
+        for _ in range(100):
+            handles.append(await begun_quick(plant))
+            await asyncio.sleep(0.1)
+        went = [str(await handle.result(WITHIN_S)) for handle in handles]
+
+        assert went[0] == "edge-1"
+        assert went[-1] == "fog-1"
+        assert changes(went) <= 3  # away for 3 s, back, and away for 6 s
+
+
+@pytest.mark.rabbitmq
+async def test_a_step_that_needs_a_label_runs_only_where_it_is_and_waits_where_nobody_has_it(
+    tmp_path: Path, rabbit: Rabbit
+) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager()
+        await plant.node("edge-1", "--layer", "edge", "--label", "arm=no")
+        fog = await plant.node("fog-1", "--layer", "fog", "--label", "arm=yes,line=3")
+        await plant.node("cloud-1", "--layer", "cloud")
+        assert await ran_at(plant, "lift", times=20) == {"fog-1": 20}
+
+        fog.send(signal.SIGTERM)
+        fog.wait()
+        waiting = await plant.begin("lift")
+        await ran_at(plant)  # the others go on meanwhile
+        assert not any(step.attempts for step in await plant.steps(waiting))
+        await plant.node("cloud-2", "--layer", "cloud", "--label", "arm=yes")
+
+        assert await waiting.result(WITHIN_S) == "cloud-2"
+
+
+# --- What they ask ------------------------------------------------------------------------------------
+
+
+async def nodes_of_all_layers(plant: Plant) -> None:
+    await asyncio.gather(*(plant.node(f"{layer}-1", "--layer", layer) for layer in LAYERS))
+
+
+async def ran_at(plant: Plant, action: str = "where", *, times: int = 1, **arguments: Any) -> Counter[str]:
+    """Where so many calls ran that came at once."""
+    handles = await asyncio.gather(*(plant.begin(action, **arguments) for _ in range(times)))
+    return Counter([str(await handle.result(WITHIN_S)) for handle in handles])
 
 
 async def is_at(plant: Plant, node_id: str) -> bool:
     return set(await ran_at(plant)) == {node_id}
+
+
+async def quick_at(plant: Plant, *, times: int = 1) -> Counter[str]:
+    return await ran_at(plant, "quick", times=times, folder=str(plant.shell.folder))
+
+
+async def begun_quick(plant: Plant) -> Handle[Any]:
+    return await plant.begin("quick", folder=str(plant.shell.folder))
+
+
+async def is_quick_at(plant: Plant, node_id: str) -> bool:
+    return set(await quick_at(plant, times=4)) == {node_id}
+
+
+async def why(plant: Plant, handle: Handle[Any]) -> str:
+    """It was sent where it went."""
+
+    async def is_sent() -> bool:
+        return any(step.attempts for step in await plant.steps(handle))
+
+    await until_true(is_sent)
+    [step] = await plant.steps(handle)
+    return str(step.attempts[0].why)
+
+
+def changes(went: list[str]) -> int:
+    """How often a step went to another node than the one before it."""
+    return sum(one != other for one, other in pairwise(went))

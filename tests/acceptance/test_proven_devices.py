@@ -56,7 +56,8 @@ async def test_a_device_that_registers_and_does_not_hear_is_deaf_until_it_does(t
                 (tmp_path / "deaf").unlink()
                 await until_proof(manager, "meter-1", "online")
 
-    assert [line.split()[:4] for line in nodes.splitlines() if "meter-1" in line] == [["meter-1", "EDGE", "-", "deaf"]]
+    (shown,) = [line.split() for line in nodes.splitlines() if "meter-1" in line]
+    assert shown[:5] == ["meter-1", "EDGE", "-", "MQTT", "deaf"]
     assert "shell.double would wait: no node can take it now." in explained
     assert "deaf: what is sent to its queue is not answered" in explained
 

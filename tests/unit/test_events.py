@@ -7,6 +7,8 @@ from contextlib import aclosing
 from itertools import permutations
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from canoa.broker import events as module
 from canoa.broker import topology
 from canoa.broker.events import Events
@@ -144,3 +146,40 @@ async def test_one_that_has_gone_is_told_nothing_any_more(monkeypatch: pytest.Mo
     await asyncio.sleep(0.05)
 
     assert module.RECORDED not in through_broker
+
+
+async def test_one_who_follows_a_node_hears_of_it_and_of_steps_there_alone() -> None:
+    ours, _ = await two_programs()
+    told = [
+        Event(kind="node_left", task_id="", action="", at=as_time(0), node_id="gw-7"),
+        Event(kind="step_sent", task_id="a", action="x", at=as_time(0), node_id="gw-7"),
+    ]
+    others = [ended("a"), Event(kind="node_left", task_id="", action="", at=as_time(0), node_id="gw-8")]
+
+    async with aclosing(ours.listen(node_id="gw-7")) as heard:
+        first = asyncio.ensure_future(anext(heard))
+        await asyncio.sleep(0)
+        for event in (*others, *told):
+            ours.tell(event)
+
+        assert [await first, await anext(heard)] == told
+
+
+async def test_one_who_follows_a_task_or_an_action_hears_nothing_of_nodes_and_plans() -> None:
+    ours, _ = await two_programs()
+    for wanted in ({"task_id": "a"}, {"action": "x"}):
+        async with aclosing(ours.listen(**wanted)) as heard:
+            first = asyncio.ensure_future(anext(heard))
+            await asyncio.sleep(0)
+            ours.tell(Event(kind="node_left", task_id="", action="", at=as_time(0), node_id="gw-7"))
+            ours.tell(Event(kind="plan_registered", task_id="", action="", at=as_time(0), plan="p"))
+            ours.tell(ended("a"))
+
+            assert await first == ended("a")
+
+
+def test_events_of_tasks_look_as_they_always_did() -> None:
+    assert msgspec.json.encode(ended("a")) == (
+        b'{"kind":"ended","task_id":"a","action":"x","at":"1970-01-01T00:00:00Z","outcome":null,"progress":null,'
+        b'"text":null,"node_id":null,"attempt":null,"step":null}'
+    )

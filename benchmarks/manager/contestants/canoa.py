@@ -7,7 +7,7 @@ import sys
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -18,11 +18,7 @@ from canoa.broker import topology
 from canoa.errors import NobodyManages, TaskRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from canoa.plan import Plan
-
-T = TypeVar("T")
 
 PACKAGES = ("canoa",)
 QUEUE = topology.action_queue_name("bench.echo")
@@ -53,12 +49,14 @@ async def join(parts: dict[str, str]) -> str:
 routed = echo.using(dispatch="routed")
 
 
+@cache
 def _chain() -> Plan:
     plan = app.plan("chain")
     plan.step(echo, plan.step(echo, plan.step(echo, plan.input["payload"])))
     return plan
 
 
+@cache
 def _fanout() -> Plan:
     plan = app.plan("fanout")
     first = plan.step(echo, plan.input["payload"])
@@ -70,7 +68,7 @@ def _fanout() -> Plan:
 
 
 def gather(count: int, payload: str) -> float:
-    return uvloop.run(_registered(_gather(count, payload)))
+    return _staying().run(_gather(count, payload))
 
 
 def call(count: int, payload: str) -> list[float]:
@@ -78,11 +76,11 @@ def call(count: int, payload: str) -> list[float]:
 
 
 def chain(count: int, payload: str) -> float:
-    return uvloop.run(_registered(_run(_chain(), count, payload)))
+    return _staying().run(_run(_chain(), count, payload))
 
 
 def fanout(count: int, payload: str) -> float:
-    return uvloop.run(_registered(_run(_fanout(), count, payload)))
+    return _staying().run(_run(_fanout(), count, payload))
 
 
 async def _gather(count: int, payload: str) -> float:
@@ -114,12 +112,6 @@ def _staying() -> asyncio.Runner:
     runner.run(app.__aenter__())
     runner.run(_until_known())
     return runner
-
-
-async def _registered(role: Awaitable[T]) -> T:
-    async with app:
-        await _until_known()
-        return await role
 
 
 async def _until_known() -> None:

@@ -67,6 +67,7 @@ ActionText = Annotated[
 PlanText = Annotated[str, Meta(min_length=1, max_length=len(TASK_PREFIX) + MAX_NAME_CHARS)]
 _TASK_ID: Final = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 TaskIdText = Annotated[str, Meta(pattern=f"^{_TASK_ID.pattern}$", description="A task's id.")]
+NodeIdText = Annotated[str, Meta(pattern=f"^{_TASK_ID.pattern}$", description="A node's id.")]
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -208,6 +209,7 @@ class ExplainQuery(_Asked, frozen=True, kw_only=True):
 class EventsQuery(_Asked, frozen=True, kw_only=True):
     task: TaskIdText | UnsetType = UNSET
     action: ActionText | UnsetType = UNSET
+    node: NodeIdText | UnsetType = UNSET
 
 
 def given(wanted: _Asked) -> dict[str, Any]:

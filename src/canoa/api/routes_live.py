@@ -44,9 +44,13 @@ def add_routes(api: FastAPI, desk: Desk, *, stopping: Stopping, listeners: Liste
         openapi_extra=asks(asked.EventsQuery),
     )
     async def follow_events(request: Request) -> Response:
-        """Of every task, of one (`task`) or of one action's (`action`). A comment comes every 15 s where nothing
-        happens. A listener that is too slow gets `lagged` in place of what it missed; nothing is sent again."""
+        """Of all there is: tasks (`accepted`, `progress`, `ended`, `dead`, `redriven`), their steps (`step_sent`,
+        `step_ended`), nodes (`node_joined`, `node_left`, `node_changed`, `node_health`, `node_proof`) and plans
+        (`plan_registered`). Or of one task (`task`), of one action's tasks (`action`), of one node and of steps there
+        (`node`). What is about a node or a plan has an empty `task_id` and an empty `action`. A comment comes every
+        15 s where nothing happens. A listener that is too slow gets `lagged` in place of what it missed; nothing is
+        sent again."""
         wanted = asked.given(asked.query(request, asked.EventsQuery))
         listeners.require_room()
-        events = desk.events(task_id=wanted.get("task"), action=wanted.get("action"))
+        events = desk.events(task_id=wanted.get("task"), action=wanted.get("action"), node_id=wanted.get("node"))
         return EventStream(events, listeners=listeners, stopping=stopping)

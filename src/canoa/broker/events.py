@@ -1,4 +1,4 @@
-"""What happens to tasks, told to whoever listens: in this process at once, in others through the broker.
+"""What happens to tasks, nodes and plans, told to whoever listens: here at once, in other processes by the broker.
 
 Nothing is kept: who listens late, or too slowly, misses some, and is told so. Programs that hear events let each other
 know that they are there, and whether anybody listens: one that is alone sends the broker nothing, and details that
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -55,6 +55,21 @@ MAX_OTHERS: Final = 1000
 _events = msgspec.json.Decoder(list[Event])
 
 
+class _Wanted(NamedTuple):
+    """By a listener; None: any."""
+
+    task_id: str | None
+    action: str | None
+    node_id: str | None
+
+    def fits(self, event: Event) -> bool:
+        return (
+            self.task_id in (None, event.task_id)
+            and self.action in (None, event.action)
+            and self.node_id in (None, event.node_id)
+        )
+
+
 class Events:
     """`is_shared`: other processes record on this broker, too."""
 
@@ -64,7 +79,7 @@ class Events:
         self._own_id = new_client_id()
         self._is_shared = is_shared
         self._on_progress = on_progress
-        self._listeners: dict[asyncio.Queue[Event], tuple[str | None, str | None]] = {}
+        self._listeners: dict[asyncio.Queue[Event], _Wanted] = {}
         self._watchers: dict[str, set[asyncio.Event]] = {}
         self._untold: list[Event] = []
         self._saying: asyncio.TimerHandle | None = None
@@ -103,10 +118,12 @@ class Events:
         """Whether somebody listens, here or elsewhere. How tasks begin and end is told in any case."""
         return bool(self._listeners) or self._loop.time() < self._wanted_until_s
 
-    async def listen(self, *, task_id: str | None = None, action: str | None = None) -> AsyncGenerator[Event, None]:
-        """Until the iteration is left."""
+    async def listen(
+        self, *, task_id: str | None = None, action: str | None = None, node_id: str | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Until the iteration is left. Of one task, of one action's, of one node and of steps there; or of all."""
         queue: asyncio.Queue[Event] = asyncio.Queue(LISTENER_EVENTS)
-        self._listeners[queue] = (task_id, action)
+        self._listeners[queue] = _Wanted(task_id, action, node_id)
         if self._saying is not None:
             self._say()
         try:
@@ -132,8 +149,8 @@ class Events:
         if event.kind == "ended":
             for ended in self._watchers.get(event.task_id, ()):
                 ended.set()
-        for queue, (task_id, action) in self._listeners.items():
-            if task_id in (None, event.task_id) and action in (None, event.action):
+        for queue, wanted in self._listeners.items():
+            if wanted.fits(event):
                 _put(queue, event)
 
     def _tell_others(self) -> None:

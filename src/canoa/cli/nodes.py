@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 COLUMNS = ["node", "layer", "site", "health", "queued", "actions"]
-"""What fits into 80 columns, with names of usual lengths: those are never cut."""
+"""What fits into 80 columns, with names of usual lengths: those are never cut. Where all fit, all are shown."""
 
 WIDE = ["node", "layer", "site", "protocol", "proof", "health", "last seen", "load", "queued", "out / in", "actions"]
 
@@ -29,7 +29,7 @@ def nodes(
     node_id: Annotated[str | None, typer.Argument(help="Only this one, in full.", metavar="ID")] = None,
     broker: BrokerUrl = None,
     wide: Annotated[
-        bool, typer.Option("--wide", help="Also how it is reached, its proof, when it was seen, its load and traffic.")
+        bool, typer.Option("--wide", help="Every column, also where the terminal is too narrow for them.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -48,11 +48,14 @@ def nodes(
 
 
 def show_all(found: list[NodeView], *, is_wide: bool) -> None:
+    """All columns, where they are asked for or there is room for them."""
     now = datetime.now(UTC)
-    rows = [wide_row(each, now) if is_wide else row(each) for each in found]
     names = [len(name) + 1 for each in found for name in each.actions]
     longest = min(max(names, default=0), output.NARROWEST)
-    output.table(WIDE if is_wide else COLUMNS, rows, free="actions", narrowest=longest)
+    columns, rows = WIDE, [wide_row(each, now) for each in found]
+    if not is_wide and not output.has_room(columns, rows, free="actions", narrowest=longest):
+        columns, rows = COLUMNS, [row(each) for each in found]
+    output.table(columns, rows, free="actions", narrowest=longest)
 
 
 def row(node: NodeView) -> list[str]:

@@ -113,6 +113,15 @@ def table(columns: list[str], rows: list[list[str]], *, free: str = "", narrowes
     console.print(drawn)
 
 
+def has_room(columns: list[str], rows: list[list[str]], *, free: str, narrowest: int) -> bool:
+    """Whether such a table fits: into the terminal, or anyhow where there is none."""
+    if not sys.stdout.isatty():
+        return True
+    widths = {name: max(len(cell) for cell in cells) for name, *cells in zip(columns, columns, *rows, strict=True)}
+    widths[free] = min(widths[free], narrowest)
+    return sum(widths.values()) + GAP * (len(widths) - 1) <= shutil.get_terminal_size().columns
+
+
 def shortened(text: str) -> str:
     """The first line of a text, for a table."""
     line, _, more = text.partition("\n")

@@ -13,7 +13,6 @@ from canoa.cli.listening import listener, own_ports, shown_url
 from canoa.cli.loading import load_app
 from canoa.cli.logs import AsJsonLogs, LogFormat, LogLevel
 from canoa.cli.options import AllowedHosts, ApiHost, BrokerUrl, LayerName, NodeName, Site, StoreUrl, Target
-from canoa.clock import now_ms
 from canoa.extras import needs_extra
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def up(
             if settings.join:  # whoever routes work as soon as we are up shall find it known
                 await hosted.manager.wait_known(app.actions, within_s=JOINED_WITHIN_S)
             for plan in app.plans.values():
-                await hosted.manager.store.put_plan(plan.build(), now_ms=now_ms())
+                await hosted.manager.put_plan(plan.build())
             unfinished = await _gone_on(app, hosted.recorder, crashes) if app.settings.is_memory else 0
             token = app.settings.api_token or folder.token()
             await stack.enter_async_context(

@@ -173,10 +173,12 @@ class Remote:
 
     # --- Looking on -----------------------------------------------------------------------------------
 
-    def events(self, *, task_id: str | None = None, action: str | None = None) -> Iterator[Event]:
+    def events(
+        self, *, task_id: str | None = None, action: str | None = None, node_id: str | None = None
+    ) -> Iterator[Event]:
         """What happens from now on, until the API stops or the loop is left. Nothing is promised about gaps."""
         data: list[bytes] = []
-        for line in self._link.lines("/events", {"task": task_id, "action": action}):
+        for line in self._link.lines("/events", {"task": task_id, "action": action, "node": node_id}):
             if line.startswith(b"data:"):
                 data.append(line[5:].removeprefix(b" "))
             elif not line and data:

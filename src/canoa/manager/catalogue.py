@@ -139,6 +139,11 @@ class Catalogue:
             if node_id in self._silent:
                 self.look_for_silence()
 
+    @property
+    def silent(self) -> frozenset[NodeId]:
+        """At the last look, save those that were heard since."""
+        return self._silent
+
     def look_for_silence(self) -> frozenset[NodeId]:
         """Take the silent out of routing, and those that are heard again in; gives those that are silent since now."""
         now_s = self.clock.monotonic_s()

@@ -13,7 +13,6 @@ from canoa.execution.health import Health
 from canoa.manager.catalogue import Presence, offered
 from canoa.manager.placing import Placed
 from canoa.manager.pools import WHOLE_NODE, Pool
-from canoa.manager.routing.port import Asked
 
 if TYPE_CHECKING:
     from canoa.execution.placement import Placement
@@ -105,11 +104,10 @@ def _rated(
     *,
     avoid: frozenset[NodeId],
 ) -> list[Considered]:
-    asked = Asked(need.action, need.now_ms, need.size_bytes)
     placed = Placed(pool.clear)
     if placing.placement is not None:
-        placed = placer.place(asked, pool.clear, placing.placement, avoid=avoid, sites=placing.sites)
-    rated = strategies.of(pool.routing).rate(asked, placed.candidates)
+        placed = placer.place(need, pool.clear, placing.placement, avoid=avoid, sites=placing.sites)
+    rated = strategies.of(pool.routing).rate(need, placed.candidates)
     return [Considered(c.node_id, c.layer, c.site, score, why) for c, score, why in rated if c.node_id not in avoid]
 
 

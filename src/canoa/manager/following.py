@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker, Consumer, Delivery, PublishOutcome
     from canoa.manager.budgets import Budgets
     from canoa.manager.catalogue import Catalogue
+    from canoa.manager.node_telling import NodeTelling
     from canoa.manager.watching import Watching
     from canoa.store.routed_port import HealthNote, NodeRow, RoutedStore
 
@@ -78,6 +79,7 @@ class Follower:
         manager_id: str,
         watching: Watching,
         budgets: Budgets,
+        telling: NodeTelling,
     ) -> None:
         self._broker = broker
         self._store = store
@@ -85,6 +87,7 @@ class Follower:
         self._manager_id = manager_id
         self._watching = watching
         self._budgets = budgets
+        self._telling = telling
         self._store_id = 0  # until `open`
         self._warned_s = float("-inf")  # of another store
         self._version = 0  # all that changed up to here is in the copy
@@ -139,6 +142,7 @@ class Follower:
     def _look_for_silence(self) -> None:
         for node_id in self._catalogue.look_for_silence():
             log.warning("node_is_silent", node_id=node_id, silence_s=self._catalogue.settings.silence_s)
+        self._telling.look()
 
     # --- Reading ------------------------------------------------------------------------------------------
 
@@ -166,12 +170,14 @@ class Follower:
 
     # --- Writing ------------------------------------------------------------------------------------------
 
-    async def put(self, rows: Sequence[NodeRow]) -> None:
-        """Into the store, then into this copy and, by notice, into those of the others."""
+    async def put(self, rows: Sequence[NodeRow], *, why: str | None = None) -> None:
+        """Into the store, then into this copy and, by notice, into those of the others. `why`: onlookers are told, of
+        those that left and did not say so."""
         rows = [self._with_last_sign(row) for row in rows]
-        version = await self._store.put_nodes(rows)
-        self._catalogue.take(await self._store.nodes(since=version - len(rows)))  # tokens are as the store has them
-        self._tell(version=version)
+        put = await self._store.put_nodes(rows)
+        self._telling.on_put(rows, put, why=why)
+        self._catalogue.take(await self._store.nodes(since=put.version - len(rows)))  # tokens are as the store has them
+        self._tell(version=put.version)
 
     def _with_last_sign(self, row: NodeRow) -> NodeRow:
         """Its copy here may be older than what it was last heard."""
@@ -186,10 +192,11 @@ class Follower:
         self._catalogue.drop(gone)
 
     async def note_health(self, notes: Sequence[HealthNote]) -> None:
-        rows = await self._store.note_health(notes, settings=self._catalogue.settings.breaker)
-        self._catalogue.take_breakers(rows)
-        if rows:
-            self._tell(breakers=rows)
+        noted = await self._store.note_health(notes, settings=self._catalogue.settings.breaker)
+        self._catalogue.take_breakers(noted.rows)
+        if noted.rows:
+            self._telling.on_noted(noted)
+            self._tell(breakers=noted.rows)
 
     async def write_signs(self) -> None:
         signs = self._catalogue.signs.take_unwritten()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 LOST: Final = "lost"
+UNREACHED: Final = "a step could not be brought to it"
 GROUP: Final = 500
 MAX_WAITING: Final = 10_000
 """While the store is away; the oldest are forgotten first: the newest say how it is."""
@@ -138,7 +139,7 @@ class HealthNotes:
         rows = [row for row in rows if row.proof not in OUT]
         if rows:
             log.warning("nodes_are_gone", node_ids=[row.node_id for row in rows])
-            await self._follower.put([gone(row, self._catalogue.now_ms()) for row in rows])
+            await self._follower.put([gone(row, self._catalogue.now_ms()) for row in rows], why=UNREACHED)
 
 
 def _note(node_id: NodeId, action: str, sign: Sign, now_ms: int) -> HealthNote:

@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from canoa.clock import now_ms
 from canoa.errors import SettingError, WrongUse
 from canoa.logs import get_logger
 from canoa.manager.hosting import hosting
@@ -85,7 +84,7 @@ class LocalManager:
     async def begin(self) -> None:
         """The app's plans can be submitted by their names, and the workers that it has can be reached."""
         for plan in self._app.plans.values():
-            await self._hosted.manager.store.put_plan(plan.build(), now_ms=now_ms())
+            await self._hosted.manager.put_plan(plan.build())
         for worker in self._app.workers:
             await self.joined(worker)
 

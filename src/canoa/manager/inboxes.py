@@ -45,10 +45,11 @@ class Inboxes:
         with self._lock:
             self._change(node_id, 1)
 
-    def ended(self, node_id: NodeId) -> None:
-        """It answered, or what it was sent is nobody's any more."""
+    def ended(self, by_node: Mapping[NodeId, int]) -> None:
+        """So many were answered, or are nobody's any more."""
         with self._lock:
-            self._change(node_id, -1)
+            for node_id, count in by_node.items():
+                self._change(node_id, -count)
 
     def forget(self, node_id: NodeId) -> None:
         with self._lock:
@@ -85,7 +86,8 @@ class Inboxes:
             self.full = frozenset(node_id for node_id, out in self._out.items() if out >= self.limit)
 
     def _change(self, node_id: NodeId, by: int) -> None:
-        out = self._out[node_id] = max(0, self._out.get(node_id, 0) + by)
+        out = self._out.get(node_id, 0) + by
+        self._out[node_id] = out = out if out > 0 else 0  # `max` takes twice as long
         if self._since is not None:
             self._since[node_id] = self._since.get(node_id, 0) + by
         if (out >= self.limit) != (node_id in self.full):

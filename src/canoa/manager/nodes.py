@@ -20,6 +20,7 @@ from canoa.manager.heartbeat import Heart
 from canoa.manager.inboxes import Inboxes, InboxKeeper
 from canoa.manager.links import Links
 from canoa.manager.node_settings import NodeSettings
+from canoa.manager.node_telling import NodeTelling
 from canoa.manager.probing import Prober
 from canoa.manager.registering import PREFETCH, Registrations
 from canoa.manager.router import Router
@@ -38,6 +39,7 @@ from canoa.wire.sapparchi import request_id
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
 
+    from canoa.broker.events import Events
     from canoa.broker.port import Broker, Consumer
     from canoa.clock import Clock
     from canoa.execution.explaining import Explained
@@ -51,7 +53,7 @@ class Nodes:
     """On a broker and a store that are open; it closes neither. `manager_id`: of this process, and no other's.
 
     The steps' side needs four things of it: `router` for `advance`, `on_moved` for all moves, `loops` to watch, and
-    it gives `lose`, by which a node's steps go to others."""
+    it gives `lose`, by which a node's steps go to others. `events`: None where nobody is told."""
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class Nodes:
         lose: Lose,
         settings: NodeSettings | None = None,
         clock: Clock | None = None,
+        events: Events | None = None,
     ) -> None:
         settings = settings or NodeSettings()
         self._broker = broker
@@ -86,8 +89,15 @@ class Nodes:
             compressing=Compressing(settings.compression),
             meter=self.links,
         )
+        self.telling = NodeTelling(events, self.catalogue, is_leading=lambda: self.heart.is_leading)
         self.follower = Follower(
-            broker, store, self.catalogue, manager_id=manager_id, watching=self.watching, budgets=self.budgets
+            broker,
+            store,
+            self.catalogue,
+            manager_id=manager_id,
+            watching=self.watching,
+            budgets=self.budgets,
+            telling=self.telling,
         )
         self.health = HealthNotes(self.catalogue, self.follower)
         self.router = Router(
@@ -152,8 +162,7 @@ class Nodes:
         self.health.on_moved(written)
         if self.reaching.under_way:
             self.reaching.under_way.drop(_ended(written))
-        for move, moved in written:  # last: what it teaches must not keep others from hearing of it
-            self.router.ended(moved, move.now_ms)
+        self.router.ended(written)  # last: what it teaches must not keep others from hearing of it
 
     def explain(self, need: Need) -> Explained:
         """Where an attempt would go now, and why. Raises `UnknownAction`."""
@@ -181,6 +190,7 @@ class Nodes:
 
     def _know(self, row: NodeRow, before: NodeRow | None) -> None:
         self.budgets.know(row)
+        self.telling.on_taken(row, before)
         if before is not None:
             self.reaching.know(row, before)
 

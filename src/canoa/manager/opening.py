@@ -24,7 +24,8 @@ ROOM: Final = 4000
 meanwhile. With less the event loop waits for the disk."""
 
 TURN: Final = 500
-"""Parts that are taken in one turn of the event loop: others want theirs."""
+"""Parts that are taken in one turn of the event loop. Others want theirs; and whatever is decided in a turn is written
+together: with more the disk waits for the loop, and then the loop for the disk."""
 
 
 class Opener:
@@ -37,7 +38,8 @@ class Opener:
         self._waiting: deque[Delivery] = deque()
         self._open: dict[Whole, int] = {}  # with how many parts each of them brought, the oldest first
         self._in_hand = 0  # their parts, also those that have ended: most end together
-        self._is_opening = False
+        self._taken = 0  # in this turn of the loop
+        self._is_turn_coming = False
         self._is_stopped = False
 
     def on_delivery(self, delivery: Delivery) -> None:
@@ -53,20 +55,21 @@ class Opener:
         self._waiting.clear()
 
     def _open_some(self) -> None:
-        if self._is_opening:  # one that ended at once, of which the loop below knows
-            return
-        self._is_opening = True
-        try:
-            taken = 0
-            while self._waiting and self._has_room():
-                if taken >= TURN:
-                    self._loop.call_soon(self._open_some)
-                    break
-                delivery = self._waiting.popleft()
-                if not delivery.is_settled:
-                    taken += self._take_apart(delivery)
-        finally:
-            self._is_opening = False
+        while self._waiting and self._taken < TURN and self._has_room():
+            delivery = self._waiting.popleft()
+            if not delivery.is_settled:
+                self._open_in_next_turn()
+                self._take_apart(delivery)
+
+    def _open_in_next_turn(self) -> None:
+        if not self._is_turn_coming:
+            self._is_turn_coming = True
+            self._loop.call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._is_turn_coming = False
+        self._taken = 0
+        self._open_some()
 
     def _has_room(self) -> bool:
         # Those whose link is gone never end here: their parts are somebody else's. What came since stands behind them.
@@ -76,20 +79,19 @@ class Opener:
 
     def _on_end(self, whole: Whole) -> None:
         self._forget(whole)
-        self._open_some()
+        self._open_in_next_turn()
 
     def _forget(self, whole: Whole) -> None:
         self._in_hand -= self._open.pop(whole, 0)
 
-    def _take_apart(self, delivery: Delivery) -> int:
-        """Says how many parts it had."""
+    def _take_apart(self, delivery: Delivery) -> None:
         try:
             parts = opened(delivery, now_s=self._loop.time(), on_end=self._on_end)
         except CanoaError as exc:
             self._refuse(delivery, exc)
-            return 0
+            return
         self._open[parts[0].whole] = len(parts)
         self._in_hand += len(parts)
+        self._taken += len(parts)
         for part in parts:
             self._take(part)
-        return len(parts)

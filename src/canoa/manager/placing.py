@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from canoa.execution.placement import Placement
+    from canoa.execution.step_moves import Need
     from canoa.manager.osmosis import Tide
-    from canoa.manager.routing.port import Asked, Candidate
+    from canoa.manager.routing.port import Candidate
     from canoa.manager.routing.traffic import Traffic
     from canoa.vocabulary import ActionName, Layer, NodeId
 
@@ -71,7 +72,7 @@ class Placer:
 
     def place(
         self,
-        asked: Asked,
+        need: Need,
         candidates: Sequence[Candidate],
         placement: Placement,
         *,
@@ -79,11 +80,11 @@ class Placer:
         sites: Collection[str] = (),
     ) -> Placed:
         """Those of the first layer that has room; of all that may, where none has. `sites`: where its input is."""
-        groups = self._groups(asked.action, candidates, placement)
+        groups = self._groups(need.action, candidates, placement)
         able = [near for each in groups if (near := _near(each, placement, sites, avoid))]
         passed: list[str] = []
         for group in able:
-            tide = self._tide(asked, group, placement, sites)
+            tide = self._tide(need, group, placement, sites)
             if not tide.is_out:
                 return Placed(group, f"since {', '.join(passed)}" if passed else "")
             passed.append(f"{group[0].layer.value} {'is slow' if tide.is_slow else 'has enough to do'}")
@@ -124,19 +125,19 @@ class Placer:
 
     # --- How a layer is doing -------------------------------------------------------------------------------
 
-    def _tide(self, asked: Asked, group: Sequence[Candidate], placement: Placement, sites: Collection[str]) -> Tide:
+    def _tide(self, need: Need, group: Sequence[Candidate], placement: Placement, sites: Collection[str]) -> Tide:
         if not placement.is_watched:
             return CALM
         layer = group[0].layer
-        key = _course(asked.action, layer, placement, sites)
+        key = _course(need.action, layer, placement, sites)
         with self._lock:
             before = tide = self._tides.get(key, CALM)
             if placement.spill_queue is not None:
-                tide = osmosis.filled(tide, self._queue(group, asked.now_ms), placement.spill_queue)
+                tide = osmosis.filled(tide, self._queue(group, need.now_ms), placement.spill_queue)
             if placement.spill_p95_s is not None:
-                self._timed.add(asked.action)
-                p95_ms = self._p95_ms((asked.action, layer, tide.since_ms), asked.now_ms)
-                tide = osmosis.slowed(tide, p95_ms, placement.spill_p95_s * 1000, asked.now_ms)
+                self._timed.add(need.action)
+                p95_ms = self._p95_ms((need.action, layer, tide.since_ms), need.now_ms)
+                tide = osmosis.slowed(tide, p95_ms, placement.spill_p95_s * 1000, need.now_ms)
             if tide is not before:
                 _put(self._tides, key, tide)
         return tide

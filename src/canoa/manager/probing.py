@@ -148,6 +148,6 @@ class Prober:
         log.warning("node_is_gone", node_id=node_id, reason=why)
         row = self._catalogue.rows.get(node_id)
         if row is not None and row.actions and row.proof not in OUT:
-            await self._follower.put([gone(row, self._catalogue.now_ms())])
+            await self._follower.put([gone(row, self._catalogue.now_ms())], why=why)
         await self._lose(node_id, why)
         del self._looks[node_id]

@@ -15,13 +15,11 @@ import msgspec
 from canoa.execution import health
 from canoa.execution.health import Sign
 from canoa.execution.outcome import Outcome
-from canoa.execution.placement import Placement
 from canoa.execution.step_moves import Choice, Need, Route
 from canoa.manager.budgets import Budgets
 from canoa.manager.inboxes import Inboxes
 from canoa.manager.placing import Placer
 from canoa.manager.pools import WHOLE_NODE, Pool
-from canoa.manager.routing.port import Asked
 from canoa.manager.unknown import unknown_action
 from canoa.store.routed_port import HealthNote
 
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from canoa.manager.routing.port import Candidate
     from canoa.manager.routing.strategies import Strategies
     from canoa.manager.watching import Watching
-    from canoa.store.routed_port import Moved, NodeRow
+    from canoa.store.routed_port import Move, Moved, NodeRow
     from canoa.vocabulary import ActionName, NodeId
 
 NOBODY: Final = Pool()
@@ -45,14 +43,6 @@ TRIALS_LOOKED_AT: Final = 16
 
 TRIAL_WHY: Final = "a trial, to see whether it has recovered"
 AGAIN_WHY: Final = "although it had this step before: nobody else can"
-
-
-class _Wanted(msgspec.Struct, frozen=True, gc=False):
-    """What an attempt needs, and who there is."""
-
-    need: Need
-    pool: Pool
-    placement: Placement | None
 
 
 class Router:
@@ -95,7 +85,7 @@ class Router:
 
     def choose(self, need: Need) -> Choice | None:
         pool = self._catalogue.pools.by_action.get(need.action, NOBODY)
-        choice = self._choose(_Wanted(need, pool, need.placement or pool.placement), self.never(pool))
+        choice = self._choose(need, pool, self.never(pool))
         if choice is not None:
             self.inboxes.sent(choice.node_id)
             if self.budgets.is_limiting:
@@ -120,24 +110,24 @@ class Router:
         if row is not None:
             self.budgets.hold(row, size_bytes)
 
-    def _choose(self, wanted: _Wanted, never: frozenset[NodeId]) -> Choice | None:
+    def _choose(self, need: Need, pool: Pool, never: frozenset[NodeId]) -> Choice | None:
         """`never`: to be avoided, also where there is nobody else."""
-        avoid = wanted.need.avoid | never if never else wanted.need.avoid
+        avoid = need.avoid | never if never else need.avoid
         # Almost never is anything doubtful.
-        choice = self._fresh(wanted, avoid) if wanted.pool.doubtful else self._clear(wanted, avoid)
-        if choice is not None or not wanted.need.avoid:
+        choice = self._fresh(need, pool, avoid) if pool.doubtful else self._clear(need, pool, avoid)
+        if choice is not None or not need.avoid:
             return choice
-        choice = self._fresh(wanted, never)
+        choice = self._fresh(need, pool, never)
         return None if choice is None else msgspec.structs.replace(choice, why=AGAIN_WHY)
 
-    def ended(self, moved: Moved, now_ms: int) -> None:
-        """An attempt, as it was written, or several that were called off. On the event loop."""
-        for node_id, _ in moved.freed:
-            self.inboxes.ended(node_id)
-        if moved.node_id is not None and moved.step_outcome is not None:
-            self.inboxes.ended(moved.node_id)
-        if not self._strategies.is_counting:
-            return
+    def ended(self, written: Sequence[tuple[Move, Moved]]) -> None:
+        """Attempts, as they were written, or some that were called off. On the event loop."""
+        self.inboxes.ended(_ended_at(written))
+        if self._strategies.is_counting:
+            for move, moved in written:
+                self._learn(moved, move.now_ms)
+
+    def _learn(self, moved: Moved, now_ms: int) -> None:
         for node_id, action in moved.freed:
             self._strategies.freed(action, node_id, now_ms)
         row = self._catalogue.rows.get(moved.node_id) if moved.node_id is not None else None
@@ -147,26 +137,25 @@ class Router:
             self._strategies.ended(pool.routing, row, moved, is_ok=is_ok, now_ms=now_ms)
             self.placer.ended(moved.action, row.layer, took_ms=moved.took_ms, now_ms=now_ms)
 
-    def _fresh(self, wanted: _Wanted, avoid: frozenset[NodeId]) -> Choice | None:
+    def _fresh(self, need: Need, pool: Pool, avoid: frozenset[NodeId]) -> Choice | None:
         """An attempt that must not fail is a trial only where nobody healthy can have it."""
-        tried = self._trial(wanted, avoid, lambda each: _can_fail(each, wanted.need.retries_left))
+        tried = self._trial(need, pool, avoid, lambda each: _can_fail(each, need.retries_left))
         if tried is None:
-            tried = self._clear(wanted, avoid)
-        return self._trial(wanted, avoid, lambda _: True) if tried is None else tried
+            tried = self._clear(need, pool, avoid)
+        return self._trial(need, pool, avoid, lambda _: True) if tried is None else tried
 
-    def _clear(self, wanted: _Wanted, avoid: frozenset[NodeId]) -> Choice | None:
-        need, pool, placement = wanted.need, wanted.pool, wanted.placement
-        asked = Asked(need.action, need.now_ms, need.size_bytes)
+    def _clear(self, need: Need, pool: Pool, avoid: frozenset[NodeId]) -> Choice | None:
+        placement = need.placement or pool.placement
         candidates: Sequence[Candidate] = pool.clear
         moved_why = ""
         if placement is not None:
             sites = self.sites(need) if placement.near else ()
-            candidates, moved_why = self.placer.place(asked, pool.clear, placement, avoid=avoid, sites=sites)
-        chosen = self._strategies.choose(pool.routing, asked, candidates, avoid=avoid) if candidates else None
+            candidates, moved_why = self.placer.place(need, pool.clear, placement, avoid=avoid, sites=sites)
+        chosen = self._strategies.choose(pool.routing, need, candidates, avoid=avoid) if candidates else None
         if chosen is None:
             return None
         is_watched = placement is not None and placement.is_watched
-        self._strategies.sent(pool.routing, asked, chosen.candidate.node_id, is_watched=is_watched)
+        self._strategies.sent(pool.routing, need, chosen.candidate.node_id, is_watched=is_watched)
         return _choice(chosen.candidate, f"{chosen.why}, {moved_why}" if moved_why else chosen.why, chosen.context)
 
     def sites(self, need: Need) -> frozenset[str]:
@@ -178,22 +167,24 @@ class Router:
 
     # --- Trials -----------------------------------------------------------------------------------------
 
-    def _trial(self, wanted: _Wanted, avoid: frozenset[NodeId], is_fit: Callable[[Candidate], bool]) -> Choice | None:
-        need, now_ms = wanted.need, wanted.need.now_ms
-        for each in islice(filter(self._allowed(wanted), wanted.pool.doubtful), TRIALS_LOOKED_AT):
+    def _trial(
+        self, need: Need, pool: Pool, avoid: frozenset[NodeId], is_fit: Callable[[Candidate], bool]
+    ) -> Choice | None:
+        now_ms = need.now_ms
+        for each in islice(filter(self._allowed(need, pool), pool.doubtful), TRIALS_LOOKED_AT):
             if not all(health.may_send(row, now_ms, self._settings) for row in each.open_circuits):
                 return None  # nor any behind it
             candidate = each.candidate
             if candidate.node_id not in avoid and is_fit(candidate) and self._claim(each, now_ms):
-                self._strategies.sent(wanted.pool.routing, Asked(need.action, now_ms), candidate.node_id)
+                self._strategies.sent(pool.routing, need, candidate.node_id)
                 return _choice(candidate, TRIAL_WHY)
         return None
 
-    def _allowed(self, wanted: _Wanted) -> Callable[[Doubtful], bool]:
-        placement = wanted.placement
+    def _allowed(self, need: Need, pool: Pool) -> Callable[[Doubtful], bool]:
+        placement = need.placement or pool.placement
         if placement is None:
             return lambda _: True
-        sites = self.sites(wanted.need) if placement.near == "require" else frozenset()
+        sites = self.sites(need) if placement.near == "require" else frozenset()
 
         def is_allowed(doubtful: Doubtful) -> bool:
             candidate = doubtful.candidate
@@ -236,6 +227,17 @@ class Router:
             del self._trials[circuit]
             return False
         return claimed_ms is not None
+
+
+def _ended_at(written: Sequence[tuple[Move, Moved]]) -> dict[NodeId, int]:
+    """How many attempts, by node."""
+    ended: dict[NodeId, int] = {}
+    for _, moved in written:
+        if moved.node_id is not None and moved.step_outcome is not None:
+            ended[moved.node_id] = ended.get(moved.node_id, 0) + 1
+        for node_id, _ in moved.freed:
+            ended[node_id] = ended.get(node_id, 0) + 1
+    return ended
 
 
 def _can_fail(candidate: Candidate, retries_left: int | None) -> bool:

@@ -71,7 +71,7 @@ class Manager:
         self._is_memory = is_memory
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self.nodes = Nodes(broker, store, manager_id=self._id, lose=self._lose, settings=settings.nodes)
+        self.nodes = Nodes(broker, store, manager_id=self._id, lose=self._lose, settings=settings.nodes, events=events)
         self._dispatch = Dispatch(
             broker,
             store,
@@ -251,6 +251,13 @@ class Manager:
     async def registered(self, name: str) -> Plan:
         """The plan of that name. Raises `UnknownPlan`."""
         return await self._dispatch.intake.registered(name)
+
+    async def put_plan(self, plan: Plan) -> bool:
+        """Register it under its name; False: it was, exactly so."""
+        is_new = await self.store.put_plan(plan, now_ms=now_ms())
+        if is_new:
+            self.nodes.telling.on_plan(plan.name)
+        return is_new
 
     async def cancel(self, task_id: TaskId) -> Verdict:
         """End it, unless it has ended, and tell the nodes."""

@@ -303,8 +303,10 @@ class Desk:
             return None, None
         return depth.messages, depth.consumers
 
-    def events(self, *, task_id: str | None = None, action: str | None = None) -> AsyncGenerator[Event, None]:
-        return self._recorder.events.listen(task_id=task_id, action=action)
+    def events(
+        self, *, task_id: str | None = None, action: str | None = None, node_id: str | None = None
+    ) -> AsyncGenerator[Event, None]:
+        return self._recorder.events.listen(task_id=task_id, action=action, node_id=node_id)
 
 
 def _grace_s(task_id: str, *, is_memory: bool) -> float:

@@ -67,6 +67,9 @@ class Managing(Protocol):
     async def registered(self, name: str) -> Plan:
         """The plan of that name. Raises `UnknownPlan`, with the nearest names."""
 
+    async def put_plan(self, plan: Plan) -> bool:
+        """Register it under its name, and tell whoever looks on; False: it was, exactly so."""
+
     async def cancel(self, task_id: TaskId) -> Verdict:
         """End it, unless it has ended, and tell the nodes."""
 

@@ -162,7 +162,7 @@ class RoutedDesk:
         plan = self._read(document)
         if plan.name != task_name(name):
             raise SettingError(f"the plan is called {plan.name!r:.80}, and is to be registered as {name!r:.80}")
-        is_new = await self._manager().store.put_plan(plan, now_ms=now_ms())
+        is_new = await self._manager().put_plan(plan)
         unoffered = self._manager().unoffered(actions_of(plan))
         return Registered(name=plan.name, task_id=task_urn(plan.name), is_new=is_new, unoffered=[*unoffered])
 

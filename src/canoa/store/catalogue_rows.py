@@ -26,15 +26,6 @@ IDENTITY: Final = "identity"
 _encode = msgspec.json.Encoder().encode
 
 
-class _Given(msgspec.Struct):
-    """The part of a node's row that says who has been given what."""
-
-    instance: str = ""
-    token: str = ""
-
-
-_decode_given = msgspec.json.Decoder(_Given).decode
-
 BreakerKey = tuple[str, str]
 
 
@@ -43,12 +34,12 @@ def new_identity() -> tuple[str, int]:
     return IDENTITY, secrets.randbits(63)
 
 
-def keeping_token(node: NodeRow, doc: bytes | None) -> NodeRow:
+def keeping_token(node: NodeRow, before: NodeRow | None) -> NodeRow:
     """With the token that the same start of it has, by its row so far: managers that hear of it at once by different
     ways draw one each, and the node has been told the first."""
-    given = _Given() if doc is None else _decode_given(doc)
-    is_same = bool(given.token) and given.instance == node.instance
-    return msgspec.structs.replace(node, token=given.token) if is_same else node
+    if before is None or not before.token or before.instance != node.instance:
+        return node
+    return msgspec.structs.replace(node, token=before.token)
 
 
 def node_values(node: NodeRow, version: int) -> tuple[str, int, int, bytes]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         Retention,
         Writes,
     )
-    from canoa.store.routed_port import BreakerRow, FullStore, HealthNote, Move, Moved, NodeRow, Owed
+    from canoa.store.routed_port import FullStore, HealthNote, HealthNoted, Move, Moved, NodeRow, NodesPut, Owed
     from canoa.store.token_port import TokenRow
     from canoa.vocabulary import NodeId
 
@@ -119,7 +119,7 @@ class PostgresStore(RoutedReads, TokenReads):
     async def put_plan(self, plan: Plan, *, now_ms: int) -> bool:
         return await self._link.write(partial(postgres_catalogue.put_plan, plan=plan, now_ms=now_ms))
 
-    async def put_nodes(self, nodes: Sequence[NodeRow]) -> int:
+    async def put_nodes(self, nodes: Sequence[NodeRow]) -> NodesPut:
         return await self._link.write(partial(postgres_catalogue.put_nodes, nodes=nodes))
 
     async def touch_nodes(self, seen_ms: Mapping[NodeId, int]) -> None:
@@ -133,7 +133,7 @@ class PostgresStore(RoutedReads, TokenReads):
 
     async def note_health(
         self, notes: Sequence[HealthNote], *, settings: BreakerSettings = DEFAULT_BREAKERS
-    ) -> list[BreakerRow]:
+    ) -> HealthNoted:
         return await self._link.write(partial(postgres_catalogue.note_health, notes=notes, settings=settings))
 
     # --- Tokens -------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from canoa.execution.step_records import encode_plan, plan_id
 from canoa.store.catalogue_rows import CATALOGUE, IDENTITY, breaker_key, keeping_token, new_identity, node_values, noted
 from canoa.store.packing import plain
 from canoa.store.postgres_batch import arrays, columns_of
-from canoa.store.routed_reads import breaker_row
+from canoa.store.routed_port import HealthNoted, NodesPut
+from canoa.store.routed_reads import breaker_row, node_row
 from canoa.store.schema import breakers, nodes, plans
 from canoa.vocabulary import NodeId
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from canoa.execution.health import BreakerSettings
     from canoa.execution.plan import Plan
     from canoa.store.postgres_link import Connection
-    from canoa.store.routed_port import BreakerRow, HealthNote, NodeRow
+    from canoa.store.routed_port import HealthNote, NodeRow
 
 UPSERT_PLANS: Final = f"""
 INSERT INTO plans (id, used_ms, doc) SELECT * FROM {arrays(plans, ["id", "used_ms", "doc"])}
@@ -39,6 +40,7 @@ _PUT_NODES: Final = f"""
 INSERT INTO nodes ({", ".join(_NODE)}) SELECT * FROM {arrays(nodes, _NODE)}
 ON CONFLICT (node_id) DO UPDATE SET version = excluded.version, seen_ms = excluded.seen_ms, doc = excluded.doc
 """
+_SELECT_NODES: Final = "SELECT node_id, version, seen_ms, doc FROM nodes WHERE node_id = ANY($1::text[])"
 _TOUCH_NODES: Final = """
 UPDATE nodes SET seen_ms = new.seen_ms FROM (
   SELECT * FROM unnest($1::text[], $2::bigint[]) AS seen (node_id, seen_ms) ORDER BY node_id
@@ -79,22 +81,22 @@ async def put_plan(connection: Connection, plan: Plan, *, now_ms: int) -> bool:
     return status == "INSERT 0 1"
 
 
-async def put_nodes(connection: Connection, nodes: Sequence[NodeRow]) -> int:
+async def put_nodes(connection: Connection, nodes: Sequence[NodeRow]) -> NodesPut:
     last: int = await connection.fetchval(_COUNT, CATALOGUE, len(nodes))
     # The last of each: a row cannot be written twice by one statement.
-    docs = await _docs(connection, nodes)
-    kept = [keeping_token(node, docs.get(plain(node.node_id))) for node in nodes]
+    before = await _before(connection, nodes)
+    kept = [keeping_token(node, before.get(node.node_id)) for node in nodes]
     rows = {node.node_id: node_values(node, number) for number, node in enumerate(kept, start=last - len(nodes) + 1)}
     if rows:
         await connection.execute(_PUT_NODES, *columns_of(sorted(rows.values())))
-    return last
+    return NodesPut(last, before)
 
 
-async def _docs(connection: Connection, nodes: Sequence[NodeRow]) -> dict[str, bytes]:
+async def _before(connection: Connection, nodes: Sequence[NodeRow]) -> dict[NodeId, NodeRow]:
     """Nobody else changes them now: whoever does has the counter's row."""
-    ids = [plain(node.node_id) for node in nodes]
-    found = await connection.fetch("SELECT node_id, doc FROM nodes WHERE node_id = ANY($1::text[])", ids)
-    return {node_id: doc for node_id, doc in found}  # noqa: C416  # a row is no pair to `dict`'s type
+    ids = {plain(node.node_id): node.node_id for node in nodes}
+    found = await connection.fetch(_SELECT_NODES, list(ids))
+    return {ids[row[0]]: node_row(row) for row in found}
 
 
 async def touch_nodes(connection: Connection, seen_ms: Mapping[NodeId, int]) -> None:
@@ -116,15 +118,14 @@ async def drop_nodes(connection: Connection, *, versions: Mapping[NodeId, int]) 
     return [NodeId(node_id) for node_id in ids]
 
 
-async def note_health(
-    connection: Connection, notes: Sequence[HealthNote], *, settings: BreakerSettings
-) -> list[BreakerRow]:
+async def note_health(connection: Connection, notes: Sequence[HealthNote], *, settings: BreakerSettings) -> HealthNoted:
     if not notes:
-        return []
+        return HealthNoted([], {})
     await connection.execute(_LOCK_BREAKERS)
     keys = {breaker_key(note): None for note in notes}
     found = map(breaker_row, await connection.fetch(_SELECT_BREAKERS, *columns_of(keys)))
-    changed = noted({(row.node_id, row.action): row for row in found}, notes, settings)
+    before = {(row.node_id, row.action): row for row in found}
+    changed = noted({(row.node_id, row.action): row for row in before.values()}, notes, settings)
     kept = [
         (plain(row.node_id), row.action, row.failures, row.down_until_ms, row.trial_ms, row.changed_ms)
         for row in changed
@@ -135,4 +136,4 @@ async def note_health(
         await connection.execute(_PUT_BREAKERS, *columns_of(kept))
     if closed:
         await connection.execute(_DELETE_BREAKERS, *columns_of(closed))
-    return changed
+    return HealthNoted(changed, before)

@@ -29,6 +29,10 @@ _BITS: Final = 63  # of a row's number: two alike are as good as impossible whil
 MAX_MESSAGES: Final = 100
 """In one bill. More spare rows; fewer are sent again when a manager dies that had sent a part of them."""
 
+PAID_TOGETHER_MS: Final = 2_000
+"""Within which the messages of a bill mostly are. Only of one that is older its row is worth writing again, without
+those that were paid."""
+
 MAX_BYTES: Final = 1024 * 1024
 """Of bodies in one bill, unless it has only one."""
 
@@ -161,6 +165,15 @@ class Debts:
                 bill.left.pop(key, None)
                 if not bill.left:
                     self._spent[bill.number] = None
+
+    def want_a_look(self, free: Free) -> bool:
+        """Some are held no longer, or a part of them was paid, and the rest is not since. Also while the writer's
+        thread notes what it wrote: so from a copy."""
+        paid_together_ms = free.until_ms + HOLD_OWED_MS - PAID_TOGETHER_MS
+        return any(
+            free.has(bill) or (len(bill.left) < bill.written and bill.taken_until_ms <= paid_together_ms)
+            for bill in [*self._bills.values()]
+        )
 
     def forget(self, free: Free) -> None:
         """What is held no longer. Others may have sent and paid it since: only its row can tell."""

@@ -45,8 +45,8 @@ _WAITING = State.WAITING.value
 _RUNNING = State.RUNNING.value
 
 DUE_LATER_MS: Final = 5_000
-"""A step whose time comes sooner is written at once: whoever looks for it must find it. Some times as long as what is
-left out stays so (`sqlite_ahead.LASTING_S`)."""
+"""A step whose time comes sooner is written at once: whoever looks for it must find it. Longer than what is left out
+stays so (twice `sqlite_ahead.LASTING_S`)."""
 
 
 def needs_of(moves: Iterable[Move]) -> dict[str, bool]:

@@ -6,7 +6,7 @@ tasks, like any other, so whoever lists, awaits or forgets tasks need not know h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -180,6 +180,16 @@ class HealthNote(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
 
 
+class NodesPut(NamedTuple):
+    version: int  # of the catalogue, after it
+    before: Mapping[NodeId, NodeRow]  # the rows in whose place these are
+
+
+class HealthNoted(NamedTuple):
+    rows: list[BreakerRow]  # that changed
+    before: Mapping[tuple[NodeId, str], BreakerRow]  # by node and action, where something had failed
+
+
 class RoutedStore(Protocol):
     """The managers' part of a store. Errors as in `port.Store`."""
 
@@ -194,8 +204,8 @@ class RoutedStore(Protocol):
         """All of them in one transaction, in order, on disk when it returns; one answer each. What it leaves to be sent
         is the caller's for `HOLD_OWED_MS`, then anybody's.
         `paid`: keys of what was owed before and is no longer, since the broker has it, or nobody will ever take it.
-        While others that were owed with it are not paid, that is known to this store object alone, and on disk with its
-        next `take_owed`. Where this raises, it must be said again."""
+        While others that were owed with it are not paid, that is known to this store object alone, and on disk with one
+        of its next `take_owed`. Where this raises, it must be said again."""
 
     async def steps(self, task_id: TaskId) -> list[StepRow]:
         """In the plan's order, and then the compensations that it came to."""
@@ -233,9 +243,9 @@ class RoutedStore(Protocol):
     async def plan_names(self, *, limit: int) -> list[str]:
         """In their order, so many at most."""
 
-    async def put_nodes(self, nodes: Sequence[NodeRow]) -> int:
-        """Write them, each with the catalogue's next version; gives the last. A token that the same instance has been
-        given stays, whatever the row says."""
+    async def put_nodes(self, nodes: Sequence[NodeRow]) -> NodesPut:
+        """Write them, each with the catalogue's next version; gives the last, and what stood there in that moment:
+        nobody else writes in between. A token that the same instance has been given stays, whatever the row says."""
 
     async def touch_nodes(self, seen_ms: Mapping[NodeId, int]) -> None:
         """Signs of life. No new version."""
@@ -251,8 +261,8 @@ class RoutedStore(Protocol):
 
     async def note_health(
         self, notes: Sequence[HealthNote], *, settings: BreakerSettings = DEFAULT_BREAKERS
-    ) -> list[BreakerRow]:
-        """Apply the rules of `execution/health.py` under a lock; gives the rows that changed."""
+    ) -> HealthNoted:
+        """Apply the rules of `execution/health.py` under a lock; gives what changed, and what it was."""
 
     async def breakers(self) -> list[BreakerRow]: ...
 

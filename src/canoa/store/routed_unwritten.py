@@ -1,7 +1,7 @@
 """What happened to open tasks and need not be written yet: that a step was sent for the first time, that a task runs.
 
-Most steps end within a second, and then their rows say all of it at once. Should this program be killed before, whoever
-finds the task knows that they are out: see `execution/step_restoring.py`.
+Most steps end within two seconds, and then their rows say all of it at once. Should this program be killed before,
+whoever finds the task knows that they are out: see `execution/step_restoring.py`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from canoa.store import (
     sqlite_slips,
     sqlite_tokens,
 )
-from canoa.store.routed_debts import Taking
+from canoa.store.routed_debts import Free, Taking
 from canoa.store.routed_notes import Notes
 from canoa.store.routed_port import DEFAULT_BREAKERS, DEFAULT_SETTINGS
 from canoa.store.routed_questions import RoutedReads
@@ -53,13 +53,14 @@ if TYPE_CHECKING:
         Writes,
     )
     from canoa.store.routed_port import (
-        BreakerRow,
         DecidesAhead,
         FullStore,
         HealthNote,
+        HealthNoted,
         Move,
         Moved,
         NodeRow,
+        NodesPut,
         OnMoved,
         Owed,
     )
@@ -234,6 +235,9 @@ class SqliteStore(RoutedReads, TokenReads):
         return self._ahead
 
     async def take_owed(self, *, now_ms: int, limit: int, for_ms: int) -> list[Owed]:
+        free = Free.at(now_ms, for_ms=for_ms)
+        if not (self._notes.debts.want_a_look(free) or await self._reader.read(partial(_may_be_owed, free=free))):
+            return []  # as in every burst: to have the store alone would hold up all moves, every few seconds
         work = partial(sqlite_owed.take_owed, debts=self._notes.debts, now_ms=now_ms, limit=limit, for_ms=for_ms)
         taking = await self._write_alone(work, after=Taking.settle)
         return taking.owed
@@ -244,7 +248,7 @@ class SqliteStore(RoutedReads, TokenReads):
     async def put_plan(self, plan: Plan, *, now_ms: int) -> bool:
         return await self._writer.write(partial(sqlite_catalogue.put_plan, plan=plan, now_ms=now_ms))
 
-    async def put_nodes(self, nodes: Sequence[NodeRow]) -> int:
+    async def put_nodes(self, nodes: Sequence[NodeRow]) -> NodesPut:
         return await self._writer.write(partial(sqlite_catalogue.put_nodes, nodes=nodes))
 
     async def touch_nodes(self, seen_ms: Mapping[NodeId, int]) -> None:
@@ -258,7 +262,7 @@ class SqliteStore(RoutedReads, TokenReads):
 
     async def note_health(
         self, notes: Sequence[HealthNote], *, settings: BreakerSettings = DEFAULT_BREAKERS
-    ) -> list[BreakerRow]:
+    ) -> HealthNoted:
         return await self._writer.write(partial(sqlite_catalogue.note_health, notes=notes, settings=settings))
 
     # --- Tokens -------------------------------------------------------------------------------------
@@ -304,6 +308,11 @@ class SqliteStore(RoutedReads, TokenReads):
 def _tell(told: asyncio.Future[list[Moved] | Exception], answers: list[Moved] | Exception) -> None:
     if not told.done():
         told.set_result(answers)
+
+
+def _may_be_owed(connection: sqlite3.Connection, free: Free) -> bool:
+    """By nobody any more, or on slips of a program that was killed."""
+    return sqlite_slips.are_there(connection) or sqlite_owed.are_there(connection, free)
 
 
 def _ignored(_: object) -> None:

@@ -67,10 +67,11 @@ FULL: Final = 1_000
 GROW_AFTER: Final = 32
 """Writes of a store that is in use: its log is made as long as it will be."""
 
-LASTING_S: Final = 1.0
+LASTING_S: Final = 2.0
 """After which it is written that a step was sent, if nothing else has happened to it, with whatever is written next, or
-within as long again. Longer spares more rows where steps are slow, and runs more of them twice should the manager be
-killed. Timers look at rows, so `routed_ledger.DUE_LATER_MS` is longer by far."""
+within as long again. Longer spares more rows where steps are slow, or wait in their nodes' queues, and runs more of
+them twice should the manager be killed. With 1 s, two thousand fan-outs at once took a tenth longer. Timers look at
+rows, so `routed_ledger.DUE_LATER_MS` is longer than twice this."""
 
 FEW_ROWS: Final = 16
 FEW_BYTES: Final = 64 * 1024
@@ -331,7 +332,7 @@ class Ahead:
         try:
             flight.paid = frozenset(self._paid)
             flight.ledger.close(flight.paid)
-            since_s = self._began_s if flight.takes_all else self._began_s - LASTING_S
+            since_s = _lasting_since_s(flight)
             flight.sends = self._notes.unwritten.sends_before(since_s)
             flight.running = self._notes.unwritten.running_before(since_s)
             rows = sqlite_routed.rows_of(flight.ledger, sends=flight.sends, running=flight.running)
@@ -389,22 +390,25 @@ class Ahead:
             try:
                 self._settle(flight, has_rows=has_rows)
             finally:
-                self._sync(flight)
-                self._next()
+                self._go_on(flight)
         elif isinstance(error, StoreFull | StoreUnreachable | SettingError):
             self._give_up(error)
         else:
             log.debug("moves_are_decided_again", moves=flight.count, reason=repr(error))
-            self._spoilt.append(flight)
             self._written = None
-            self._spoil()
+            self._spoil(flight)
 
-    def _sync(self, flight: Flight) -> None:
-        """Whoever waits until it is on disk is told then."""
+    def _go_on(self, flight: Flight) -> None:
+        """The next one leaves before the ends of this one are told: what those bring is decided while the disk is at
+        work. Where they wait for the disk, they do so before the next one's, which may be written here and now."""
         if flight.is_on_disk and not self._syncer.is_needed:
-            _end_all(flight.batches, None)
+            try:
+                self._next()
+            finally:
+                _end_all(flight.batches, None)
         else:
             self._syncer.start(partial(_end_all, flight.batches), is_hurried=flight.is_hurried)
+            self._next()
 
     def _settle(self, flight: Flight, *, has_rows: bool) -> None:
         self._trouble = None
@@ -459,13 +463,14 @@ class Ahead:
 
     # --- When it is not as it was thought -----------------------------------------------------------------
 
-    def _spoil(self) -> None:
-        """What waits cannot be written as it was decided: its tasks are half moved, and so is what is known of them."""
-        self._hold()
+    def _spoil(self, written: Flight | None = None) -> None:
+        """What waits cannot be written as it was decided: its tasks are half moved, and so is what is known of them.
+        `written`: nor could this, which left before all of those."""
+        if not self._spoilt:  # or else what comes is held already, and is let go once
+            self._hold()
         self._stop_timer()
-        if self._waiting is not None:
-            self._spoilt.append(self._waiting)
-            self._waiting = None
+        self._spoilt = [each for each in (written, *self._spoilt, self._waiting) if each is not None]
+        self._waiting = None
         self._notes.memory.clear()
         if self._written is None:
             self._next()
@@ -489,8 +494,11 @@ class Ahead:
         """From the rows: so each finds how it is, and what is wrong with one of them is not the others'."""
         flights, self._spoilt = self._spoilt, []
         for flight in flights:
-            if not flight.batches:  # the version is noted with others, and slips of theirs are copied
-                await self._decided_again((), flight.route, paid=(), settings=flight.settings)
+            if not flight.batches or flight.sends or flight.running:
+                # The version is noted, and slips of others are copied. And what has lasted is written, whoever else
+                # writes: one who does so more often than we look would spoil every flight that takes it along.
+                since_s = _lasting_since_s(flight)
+                await self._decided_again((), flight.route, paid=(), settings=flight.settings, since_s=since_s)
             for batch in flight.batches:
                 again = await self._decided_again(batch.moves, flight.route, paid=(), settings=flight.settings)
                 self._settle_paid()
@@ -508,15 +516,34 @@ class Ahead:
         self._let_go()
 
     async def _decided_again(
-        self, moves: Sequence[Move], route: Route, *, paid: Sequence[str], settings: StepSettings
+        self,
+        moves: Sequence[Move],
+        route: Route,
+        *,
+        paid: Sequence[str],
+        settings: StepSettings,
+        since_s: float = float("-inf"),
     ) -> list[Moved] | Exception:
-        """And written, in one transaction."""
-        work = partial(sqlite_routed.advance, moves=moves, paid=paid, notes=self._notes, route=route, settings=settings)
+        """And written, in one transaction, with what has lasted since then."""
+        work = partial(
+            sqlite_routed.advance,
+            moves=moves,
+            paid=paid,
+            notes=self._notes,
+            route=route,
+            settings=settings,
+            since_s=since_s,
+        )
         try:
             advanced = await self._writer.write(work, after=partial(sqlite_routed.Advanced.settle, notes=self._notes))
         except Exception as exc:
             return exc
         return [moved for each in advanced.ledgers for moved in each.answers()]
+
+
+def _lasting_since_s(flight: Flight) -> float:
+    """What was left out until then is written now."""
+    return monotonic() if flight.takes_all else monotonic() - LASTING_S
 
 
 def _end_all(batches: Sequence[Batch], error: CanoaError | None) -> None:

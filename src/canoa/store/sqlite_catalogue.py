@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from canoa.execution.step_records import encode_plan, plan_id
 from canoa.store.catalogue_rows import CATALOGUE, IDENTITY, breaker_key, keeping_token, new_identity, node_values, noted
 from canoa.store.packing import plain
-from canoa.store.routed_reads import breaker_row
+from canoa.store.routed_port import HealthNoted, NodesPut
+from canoa.store.routed_reads import breaker_row, node_row
 from canoa.vocabulary import NodeId
 
 if TYPE_CHECKING:
@@ -16,13 +17,14 @@ if TYPE_CHECKING:
 
     from canoa.execution.health import BreakerSettings
     from canoa.execution.plan import Plan
-    from canoa.store.routed_port import BreakerRow, HealthNote, NodeRow
+    from canoa.store.routed_port import HealthNote, NodeRow
 
 UPSERT_PLAN: Final = (
     "INSERT INTO plans (id, used_ms, doc) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET used_ms = excluded.used_ms"
 )
 _PUT_NAME: Final = "INSERT OR REPLACE INTO plan_names (name, plan, put_ms) VALUES (?, ?, ?)"
 _PUT_NODE: Final = "INSERT OR REPLACE INTO nodes (node_id, version, seen_ms, doc) VALUES (?, ?, ?, ?)"
+_SELECT_NODE: Final = "SELECT node_id, version, seen_ms, doc FROM nodes WHERE node_id = ?"
 _PUT_BREAKER: Final = (
     "INSERT OR REPLACE INTO breakers (node_id, action, failures, down_until_ms, trial_ms, changed_ms) "
     "VALUES (?, ?, ?, ?, ?, ?)"
@@ -48,22 +50,23 @@ def put_plan(connection: sqlite3.Connection, plan: Plan, *, now_ms: int) -> bool
     return True
 
 
-def put_nodes(connection: sqlite3.Connection, nodes: Sequence[NodeRow]) -> int:
+def put_nodes(connection: sqlite3.Connection, nodes: Sequence[NodeRow]) -> NodesPut:
     found = connection.execute("SELECT value FROM counters WHERE name = ?", (CATALOGUE,)).fetchone()
     version: int = found[0] if found else 0
+    before = {node.node_id: row for node in nodes if (row := _before(connection, node)) is not None}
     if nodes:
         last = version + len(nodes)
-        kept = [keeping_token(node, _doc(connection, node)) for node in nodes]
+        kept = [keeping_token(node, before.get(node.node_id)) for node in nodes]
         rows = [node_values(node, number) for number, node in enumerate(kept, start=version + 1)]
         connection.executemany(_PUT_NODE, rows)
         connection.execute("INSERT OR REPLACE INTO counters (name, value) VALUES (?, ?)", (CATALOGUE, last))
-        return last
-    return version
+        return NodesPut(last, before)
+    return NodesPut(version, before)
 
 
-def _doc(connection: sqlite3.Connection, node: NodeRow) -> bytes | None:
-    found = connection.execute("SELECT doc FROM nodes WHERE node_id = ?", (plain(node.node_id),)).fetchone()
-    return None if found is None else found[0]
+def _before(connection: sqlite3.Connection, node: NodeRow) -> NodeRow | None:
+    found = connection.execute(_SELECT_NODE, (plain(node.node_id),)).fetchone()
+    return None if found is None else node_row(found)
 
 
 def touch_nodes(connection: sqlite3.Connection, seen_ms: Mapping[NodeId, int]) -> None:
@@ -88,7 +91,7 @@ def drop_nodes(connection: sqlite3.Connection, *, versions: Mapping[NodeId, int]
 
 def note_health(
     connection: sqlite3.Connection, notes: Sequence[HealthNote], *, settings: BreakerSettings
-) -> list[BreakerRow]:
+) -> HealthNoted:
     keys = {breaker_key(note): None for note in notes}
     rows = {key: breaker_row(row) for key in keys for row in connection.execute(_SELECT_BREAKER, key)}
     changed = noted(rows, notes, settings)
@@ -99,4 +102,4 @@ def note_health(
             connection.execute(_PUT_BREAKER, values)
         else:
             connection.execute(_DELETE_BREAKER, key)
-    return changed
+    return HealthNoted(changed, {(row.node_id, row.action): row for row in rows.values()})

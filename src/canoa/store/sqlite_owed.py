@@ -13,7 +13,7 @@ from canoa.store.sqlite_batch import inserting, updating
 if TYPE_CHECKING:
     import sqlite3
 
-    from canoa.store.routed_debts import Bill, Debts
+    from canoa.store.routed_debts import Bill, Debts, Free
 
 _OWED: Final = ["number", "taken_until_ms", "keys", "publications"]
 INSERT_OWED: Final = inserting("INSERT", "owed", _OWED)
@@ -35,6 +35,11 @@ def unsent(connection: sqlite3.Connection, debts: Debts) -> set[str]:
     known = debts.rows()
     rows = connection.execute("SELECT number, keys FROM owed")
     return {each for number, keys in rows if number not in known for each in unpack_texts(keys)}
+
+
+def are_there(connection: sqlite3.Connection, free: Free) -> bool:
+    """Bills that nobody holds."""
+    return connection.execute(FREE_OWED, (*free, 1)).fetchone() is not None
 
 
 def take_owed(connection: sqlite3.Connection, debts: Debts, *, now_ms: int, limit: int, for_ms: int) -> Taking:

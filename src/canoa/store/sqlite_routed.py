@@ -58,16 +58,20 @@ _OPEN_TASKS: Final = "SELECT id FROM tasks WHERE standing IN ('waiting', 'runnin
 
 
 class Advanced(NamedTuple):
-    """To be settled once it is committed; the ledgers have the answers. `version`: of the file, before."""
+    """To be settled once it is committed; the ledgers have the answers. `version`: of the file, before. `sends` and
+    `running`: what was left out before, and is written now."""
 
     ledgers: list[RoutedLedger]
     version: int
+    sends: list[Send]
+    running: list[str]
 
     def settle(self, notes: Notes) -> None:
         """Not before: what a rollback undoes, slips that were copied above all, is not known."""
         notes.data_version = self.version
         for ledger in self.ledgers:
             ledger.settle()
+        notes.unwritten.wrote(self.sends, self.running)
 
 
 def advance(
@@ -78,7 +82,9 @@ def advance(
     notes: Notes,
     route: Route,
     settings: StepSettings,
+    since_s: float = float("-inf"),
 ) -> Advanced:
+    """`since_s`: what was left out until then is written, too."""
     notes.debts.pay(map(plain, paid))
     version = version_of(connection)
     if version != notes.data_version:
@@ -86,7 +92,9 @@ def advance(
         _drop_ended(connection, notes)
     parts = rounds(moves)
     ledgers = [_advance(connection, part, notes=notes, route=route, settings=settings) for part in parts]
-    return Advanced(ledgers, version)
+    sends, running = notes.unwritten.sends_before(since_s), notes.unwritten.running_before(since_s)
+    _write_left_out(connection, sends, running)
+    return Advanced(ledgers, version, sends, running)
 
 
 def _advance(
@@ -220,7 +228,7 @@ def rows_of(ledger: RoutedLedger, *, sends: Iterable[Send] = (), running: Iterab
         updated_steps=[*map(_known_step_values, ledger.updated_steps)],
         spent=[*zip(ledger.spent, strict=True)],
         bills=[bill.row() for bill in ledger.bills] if ledger.bills else (),
-        old_steps=[*map(_known_step_values, map(record_of, sends))],
+        old_steps=_sent_values(sends),
         old_running=[*zip(running, strict=True)],
     )
 
@@ -236,6 +244,15 @@ def write(connection: sqlite3.Connection, rows: RoutedRows) -> None:
     _many(connection, _RUNS, rows.old_running)
     _many(connection, DELETE_OWED, rows.spent)
     _many(connection, INSERT_OWED, rows.bills)
+
+
+def _write_left_out(connection: sqlite3.Connection, sends: Iterable[Send], running: Iterable[str]) -> None:
+    _OLD_STEPS.write(connection, _sent_values(sends))
+    _many(connection, _RUNS, [*zip(running, strict=True)])
+
+
+def _sent_values(sends: Iterable[Send]) -> list[tuple[Any, ...]]:
+    return [*map(_known_step_values, map(record_of, sends))]
 
 
 def _task_values(task: TaskRecord) -> tuple[Any, ...]:

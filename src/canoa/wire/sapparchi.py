@@ -190,10 +190,8 @@ def parse_request_id(text: str) -> tuple[str, int, int, int] | None:
     if len(parts) != 4:
         return None
     task_id, step, attempt, send = parts
-    if not (task_id and _is_count(step) and _is_count(attempt) and _is_count(send)):
+    if not (task_id and step.isdecimal() and attempt.isdecimal() and send.isdecimal()):
+        return None
+    if len(step) > _MAX_DIGITS or len(attempt) > _MAX_DIGITS or len(send) > _MAX_DIGITS:
         return None
     return task_id, int(step), int(attempt), int(send)
-
-
-def _is_count(text: str) -> bool:
-    return text.isdecimal() and len(text) <= _MAX_DIGITS

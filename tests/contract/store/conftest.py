@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import asyncpg
 import pytest
+from tests.contract.store.empty_file import put_empty_store
 
 from canoa.store.opening import new_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from canoa.store.routed_port import FullStore
 
 CLOSE_WITHIN_S = 10.0
+SQLITE = "sqlite:///"
 
 
 class OpenStore(Protocol):
@@ -36,7 +38,7 @@ class RunSql(Protocol):
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'canoa.db'}"
+        return f"{SQLITE}{tmp_path / 'canoa.db'}"
     url: str = request.getfixturevalue("postgres_url")
     return url
 
@@ -44,8 +46,11 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 async def open_store(store_url: str) -> AsyncIterator[OpenStore]:
     opened: list[FullStore] = []
+    path = Path(store_url.removeprefix(SQLITE)) if store_url.startswith(SQLITE) else None
 
     async def open_one() -> FullStore:
+        if path is not None and not path.exists():
+            put_empty_store(path)
         store = new_store(store_url)
         opened.append(store)
         await store.open()
@@ -65,7 +70,7 @@ async def store(open_store: OpenStore) -> FullStore:
 @pytest.fixture
 def run_sql(store_url: str) -> RunSql:
     async def on_sqlite(statement: str) -> object:
-        with closing(sqlite3.connect(store_url.removeprefix("sqlite:///"))) as connection, connection:
+        with closing(sqlite3.connect(store_url.removeprefix(SQLITE))) as connection, connection:
             found = connection.execute(statement).fetchone()
         return found[0] if found else None
 
@@ -77,4 +82,4 @@ def run_sql(store_url: str) -> RunSql:
             await connection.close()
         return found
 
-    return on_sqlite if store_url.startswith("sqlite:") else on_postgres
+    return on_sqlite if store_url.startswith(SQLITE) else on_postgres

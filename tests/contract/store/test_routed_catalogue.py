@@ -90,7 +90,7 @@ async def test_a_node_is_kept_as_it_is(store: FullStore) -> None:
         registered_ms=NOW_MS,
     )
 
-    assert await store.put_nodes([full]) == 1
+    assert (await store.put_nodes([full])).version == 1
 
     (kept,) = await store.nodes()
     assert (kept.version, kept.limits, kept.site, kept.token) == (1, full.limits, "natal", "t")
@@ -113,19 +113,19 @@ async def test_the_token_that_one_start_of_a_node_was_given_first_stays_and_anot
 
 
 async def test_every_change_has_the_next_version(store: FullStore) -> None:
-    assert await store.put_nodes([node("gw-7"), node("gw-8")]) == 2
-    assert await store.put_nodes([node("gw-7", site="natal")]) == 3
+    assert (await store.put_nodes([node("gw-7"), node("gw-8")])).version == 2
+    assert (await store.put_nodes([node("gw-7", site="natal")])).version == 3
 
     assert [(each.node_id, each.version) for each in await store.nodes(since=1)] == [("gw-8", 2), ("gw-7", 3)]
     assert await store.nodes(since=3) == []
-    assert await store.put_nodes([]) == 3
+    assert (await store.put_nodes([])).version == 3
 
 
 async def test_a_version_is_never_used_twice(store: FullStore) -> None:
     await store.put_nodes([node("gw-7")])
     await store.forget_nodes(seen_before_ms=NOW_MS + 1)
 
-    assert await store.put_nodes([node("gw-8")]) == 2
+    assert (await store.put_nodes([node("gw-8")])).version == 2
 
 
 async def test_a_node_twice_in_one_group_is_kept_as_it_was_last(store: FullStore) -> None:
@@ -138,11 +138,20 @@ async def test_versions_of_several_managers_never_meet(open_store: OpenStore) ->
     stores = [await open_store() for _ in range(4)]
 
     async def put(number: int) -> list[int]:
-        return [await stores[number].put_nodes([node(f"n-{number}-{at}")]) for at in range(10)]
+        return [(await stores[number].put_nodes([node(f"n-{number}-{at}")])).version for at in range(10)]
 
     found = await asyncio.gather(*map(put, range(4)))
 
     assert sorted(version for versions in found for version in versions) == list(range(1, 41))
+
+
+async def test_of_managers_that_write_the_same_node_at_once_one_finds_it_new(open_store: OpenStore) -> None:
+    stores = [await open_store() for _ in range(4)]
+
+    found = await asyncio.gather(*(store.put_nodes([node("gw-7", site="natal")]) for store in stores))
+
+    assert sorted(len(put.before) for put in found) == [0, 1, 1, 1]
+    assert {each.site for put in found for each in put.before.values()} == {"natal"}
 
 
 async def test_a_sign_of_life_is_no_change(store: FullStore) -> None:
@@ -185,24 +194,33 @@ async def test_failures_in_a_row_open_a_circuit_that_all_managers_see(open_store
 
     await first.note_health([note(Sign.FAILED)])
     await second.note_health([note(Sign.FAILED, after_ms=1)])
-    (row,) = await first.note_health([note(Sign.FAILED, after_ms=2)])
+    (row,) = (await first.note_health([note(Sign.FAILED, after_ms=2)])).rows
 
     assert (row.failures, row.down_until_ms) == (3, NOW_MS + 2 + 60_000)
     assert await second.breakers() == [row]
 
 
+async def test_who_notes_a_failure_hears_how_many_there_were_in_that_moment(open_store: OpenStore) -> None:
+    stores = [await open_store() for _ in range(4)]
+
+    found = await asyncio.gather(*(store.note_health([note(Sign.FAILED)]) for store in stores))
+
+    before = [done.before.get((GW7, FETCH)) for done in found]
+    assert sorted(0 if row is None else row.failures for row in before) == [0, 1, 2, 3]
+
+
 async def test_an_answer_closes_the_circuit(store: FullStore) -> None:
     await store.note_health([note(Sign.FAILED)] * 3)
 
-    (row,) = await store.note_health([note(Sign.OK, after_ms=5)])
+    (row,) = (await store.note_health([note(Sign.OK, after_ms=5)])).rows
 
     assert row == BreakerRow(node_id=GW7, action=FETCH, changed_ms=NOW_MS + 5)
     assert await store.breakers() == []
 
 
 async def test_what_changes_nothing_is_not_written(store: FullStore) -> None:
-    assert await store.note_health([note(Sign.OK)]) == []
-    assert await store.note_health([]) == []
+    assert (await store.note_health([note(Sign.OK)])).rows == []
+    assert (await store.note_health([])).rows == []
     assert await store.breakers() == []
 
 
@@ -213,7 +231,7 @@ async def test_a_node_and_its_actions_have_circuits_of_their_own(store: FullStor
 
 
 async def test_the_numbers_are_settings(store: FullStore) -> None:
-    (row,) = await store.note_health([note(Sign.FAILED)], settings=BreakerSettings(max_failures=1, down_ms=5))
+    (row,) = (await store.note_health([note(Sign.FAILED)], settings=BreakerSettings(max_failures=1, down_ms=5))).rows
 
     assert row.down_until_ms == NOW_MS + 5
 

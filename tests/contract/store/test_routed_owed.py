@@ -22,6 +22,7 @@ from tests.contract.store.words import NOW_MS
 
 from canoa.execution.outcome import Outcome
 from canoa.store.port import Retention
+from canoa.store.routed_debts import PAID_TOGETHER_MS
 from canoa.store.routed_port import HOLD_OWED_MS
 from canoa.vocabulary import TaskId
 
@@ -85,7 +86,7 @@ async def test_what_was_paid_of_a_group_is_not_sent_again_by_another_manager(ope
     first, second = await open_store(), await open_store()
     await moved(first, begin("a"), begin("b"))
     await pay(first, "a.0.1.1")
-    await first.take_owed(now_ms=NOW_MS + 1, limit=5, for_ms=1000)  # as every manager does every moment
+    await first.take_owed(now_ms=NOW_MS + PAID_TOGETHER_MS, limit=5, for_ms=1000)  # as every manager does every moment
 
     assert keys(await second.take_owed(now_ms=NOW_MS + DAY_MS, limit=5, for_ms=1000)) == ["b.0.1.1"]
 

@@ -151,9 +151,11 @@ class PaperDesk(Desk):
         self._raise()
         return [ActionView(action="shop.resize", parameters="(path: str)", runs="thread", timeout_s=30.0, retry=0)]
 
-    async def events(self, *, task_id: str | None = None, action: str | None = None) -> AsyncGenerator[Event, None]:
+    async def events(
+        self, *, task_id: str | None = None, action: str | None = None, node_id: str | None = None
+    ) -> AsyncGenerator[Event, None]:
         self._raise()
-        self.asked = {"task_id": task_id, "action": action}
+        self.asked = {"task_id": task_id, "action": action, "node_id": node_id}
         mine: asyncio.Queue[Event] = asyncio.Queue()
         self.listeners.append(mine)
         self.listened.set()

@@ -86,8 +86,19 @@ async def test_a_kind_cannot_add_fields_to_the_stream(server: httpx.AsyncClient,
 
 
 async def test_filters_reach_the_desk(server: httpx.AsyncClient, desk: PaperDesk) -> None:
-    async with following(server, "?task=t1&action=shop.resize"):
-        assert desk.asked == {"task_id": "t1", "action": "shop.resize"}
+    async with following(server, "?task=t1&action=shop.resize&node=gw-7"):
+        assert desk.asked == {"task_id": "t1", "action": "shop.resize", "node_id": "gw-7"}
+
+
+async def test_an_event_of_a_task_says_nothing_of_plans(server: httpx.AsyncClient, desk: PaperDesk) -> None:
+    async with following(server) as stream:
+        desk.tell("accepted", task_id="t1", action="shop.resize")
+        desk.tell("plan_registered", task_id="", action="", plan="power-factor")
+
+        said = [json.loads((await stream.block())[2].removeprefix("data: ")) for _ in range(2)]
+
+    assert "plan" not in said[0]
+    assert said[1]["plan"] == "power-factor"
 
 
 async def test_silence_is_kept_alive(

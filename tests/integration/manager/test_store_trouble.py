@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from canoa.store.routed_port import NodeRow
+    from canoa.store.routed_port import NodeRow, NodesPut
 
 
 GW = NodeId("gw-7")
@@ -33,7 +33,7 @@ class TroubledStore(SqliteStore):
     unwritable = "cursed"
     ends_the_writer = False  # by what no `except Exception` sees
 
-    async def put_nodes(self, nodes: Sequence[NodeRow]) -> int:
+    async def put_nodes(self, nodes: Sequence[NodeRow]) -> NodesPut:
         if self.failures:
             self.failures -= 1
             raise StoreUnreachable("the store is away")

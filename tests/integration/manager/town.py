@@ -11,11 +11,13 @@ from tests.contract.store.routed_words import begin
 from tests.unit.manager.words import RESIZE, registration
 
 from canoa.broker import topology
+from canoa.broker.events import Events
 from canoa.broker.port import Binding, Publication, Queue
 from canoa.execution.plan import Plan, Step
 from canoa.execution.step_moves import CancelTask, Verdict
 from canoa.manager.nodes import Nodes
 from canoa.vocabulary import TaskId
+from canoa.wire.event import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +40,9 @@ class Town:
         self.lost: list[tuple[NodeId, str]] = []
         self.heard: dict[str, list[dict[str, Any]]] = {topology.NODES_ACK: [], topology.MANAGER_AVAILABLE: []}
         self._brokers = [self.broker]
+        self.events: list[Events] = []
+        self.onlookers: list[list[Event]] = []
+        self._listening: list[asyncio.Task[None]] = []
         self._loops: dict[int, list[asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
 
@@ -51,6 +56,11 @@ class Town:
     async def __aexit__(self, *_: object) -> None:
         for manager in list(self.managers):
             await self.stop(manager)
+        for events in self.events:
+            events.stop()
+        for listening in self._listening:
+            listening.cancel()
+        await asyncio.gather(*self._listening, return_exceptions=True)
         for broker in self._brokers:
             await broker.aclose()
 
@@ -61,16 +71,35 @@ class Town:
 
     # --- Managers ---------------------------------------------------------------------------------------
 
-    async def start_manager(self, settings: NodeSettings | None = None, *, broker: Broker | None = None) -> Nodes:
+    async def start_manager(
+        self, settings: NodeSettings | None = None, *, broker: Broker | None = None, tells: bool = False
+    ) -> Nodes:
+        """`tells`: the town's `onlookers` hear what it tells, and all others hear."""
         broker = broker or self._new_broker()
         self._brokers.append(broker)
         await broker.open()
         name = f"{self._name}-manager-{len(self._brokers)}"
-        manager = Nodes(broker, self.store, manager_id=name, lose=self._lose, settings=settings)
+        events = await self._events(broker) if tells else None
+        manager = Nodes(broker, self.store, manager_id=name, lose=self._lose, settings=settings, events=events)
         await manager.open()
         self._loops[id(manager)] = [asyncio.create_task(work, name=name) for name, work in manager.loops().items()]
         self.managers.append(manager)
         return manager
+
+    async def _events(self, broker: Broker) -> Events:
+        await broker.declare(*topology.shared())
+        events, heard = Events(broker, is_shared=True, on_progress=lambda _: None), list[Event]()
+        await events.consume()
+
+        async def listen() -> None:
+            async for event in events.listen():
+                heard.append(event)
+                self._changed.set()
+
+        self._listening.append(asyncio.create_task(listen(), name="onlooker"))
+        self.events.append(events)
+        self.onlookers.append(heard)
+        return events
 
     async def stop(self, manager: Nodes) -> None:
         await self.kill(manager)

@@ -64,6 +64,10 @@ def happenings(number: int) -> st.SearchStrategy[tuple[list[bytes], tuple[Any, .
     )
 
 
+HAPPENINGS = {number: st.lists(happenings(number), max_size=3) for number in (1, 2, 3)}
+"""Made once: Hypothesis would look through strategies that are new to it in every example."""
+
+
 def client_with_channels(count: int) -> Client:
     client = opened(frame_max=FRAME_MAX)
     for _ in range(count):
@@ -74,7 +78,7 @@ def client_with_channels(count: int) -> Client:
 @given(st.data())
 def test_frames_may_be_cut_anywhere_and_channels_may_mix(data: st.DataObject) -> None:
     client = client_with_channels(3)
-    told = {number: data.draw(st.lists(happenings(number), max_size=3)) for number in (1, 2, 3)}
+    told = {number: data.draw(some) for number, some in HAPPENINGS.items()}
     lanes = {number: [frame for frames, _ in told[number] for frame in frames] for number in told}
     stream = b""
     while waiting := [number for number, frames in lanes.items() if frames]:

@@ -122,6 +122,30 @@ def test_eighty_columns_are_enough_and_names_stay_whole(monkeypatch: pytest.Monk
     assert {gateway.id, "over-budget", "(RECOVERING)", *MANY} <= set(shown)
 
 
+@pytest.mark.parametrize(
+    ("columns", "is_wide", "is_all_shown"), [(80, False, False), (80, True, True), (160, False, True)]
+)
+def test_all_columns_are_shown_where_they_fit_or_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, columns: int, is_wide: bool, is_all_shown: bool
+) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    show_all([NODE], is_wide=is_wide)
+
+    assert all(name in screen.getvalue() for name in ("protocol", "last seen", "load")) is is_all_shown
+
+
+def test_all_columns_go_into_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", pipe)
+
+    show_all([NODE], is_wide=False)
+
+    assert all(name in pipe.getvalue().splitlines()[0] for name in WIDE)
+
+
 def test_an_endpoint_that_is_not_called_is_seen_beside_the_ways_that_are_left() -> None:
     refused = replace(NODE, endpoint_refused="it is foreign")
 

@@ -250,6 +250,13 @@ def test_events_are_read_from_the_stream_until_it_ends(api: ApiDouble, remote: R
     assert api.asked[0].path == "/api/v1/events?task=t1"
 
 
+def test_events_of_one_node_are_asked_for(api: ApiDouble, remote: Remote) -> None:
+    api.will_answer(b": listening\n\n")
+
+    assert list(remote.events(node_id="gw-7")) == []
+    assert api.asked[0].path == "/api/v1/events?node=gw-7"
+
+
 def test_events_that_are_refused_say_why(api: ApiDouble, remote: Remote) -> None:
     api.will_answer({"error": {"type": "UnknownTask", "message": "no such task"}}, 404)
 

@@ -13,6 +13,7 @@ from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import Verdict
 from canoa.execution.step_records import BLOCKED, ENDED, OPEN, SENT, WAITING
 from canoa.execution.step_rules import LOOK_MS
+from canoa.execution.step_settings import StepSettings
 
 if TYPE_CHECKING:
     from canoa.execution.step_rules import Effect
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 ENDS = [Outcome.OK, Outcome.OK, Outcome.OK, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.REFUSED, Outcome.POISONED]
 SAYS_NOTHING_DONE = {"failed", "refused", "expired"}
 EVENTS = ["answer", "answer", "answer", "answer", "lose", "return", "due", "restart", "cancel", "rerun"]
+SETTINGS = StepSettings(queue_timeout_s=300.0)  # an hour of looks for a node would be most of what an example takes
 
 
 @st.composite
@@ -44,7 +46,9 @@ class Saga:
 
     def __init__(self, dag: list[tuple[int, ...]], compensated: set[int], retries: int) -> None:
         self.dag = dag
-        self.course: Course = course_of(plan_of(*dag, compensated=compensated), nodes=("a", "b"), retries=retries)
+        self.course: Course = course_of(
+            plan_of(*dag, compensated=compensated), nodes=("a", "b"), retries=retries, settings=SETTINGS
+        )
         self.place = {at: len(dag) + number for number, at in enumerate(self.course.outline.undoes)}
         self.now_ms = NOW_MS
         self.in_doubt: dict[int, bool] = dict.fromkeys(range(len(dag)), False)  # of this run: something may be there
@@ -147,7 +151,7 @@ class Saga:
     def restart(self) -> None:
         """Another manager reads the rows."""
         old = self.course
-        new = course_of(old.outline.plan)
+        new = course_of(old.outline.plan, settings=SETTINGS)
         new.steps = [msgspec.structs.replace(step, output=None, is_left_out=False) for step in old.steps]
         new.is_open, new.route = old.is_open, old.route
         new._route = old.route

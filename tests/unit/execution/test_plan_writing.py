@@ -22,31 +22,36 @@ VALUES = st.recursive(
 )
 
 
-@st.composite
-def plans(draw: Any) -> Plan:
-    names: list[str] = []
-    steps: list[Step] = []
-    for number in range(draw(st.integers(1, 5))):
-        earlier = st.sampled_from(names) if names else st.nothing()
-        sources = st.one_of(
-            st.builds(FromInput, st.none() | KEYS),
-            st.builds(Given, VALUES),
-            st.builds(FromStep, earlier, st.none() | KEYS),
-        )
-        step = Step(
-            name=f"step-{number}",
-            action=ActionName("shop.resize"),
-            after=tuple(draw(st.lists(earlier, max_size=2, unique=True))) if names else (),
-            arguments=draw(st.none() | st.dictionaries(KEYS, sources, max_size=3)),
-            timeout_s=draw(st.none() | st.just(2.5)),
-            retries=draw(st.none() | st.just(0)),
-        )
-        names.append(step.name)
-        steps.append(step)
-    return checked(Plan(name="made-up", steps=tuple(steps), output=draw(st.none() | st.sampled_from(names))))
+def steps_after(names: list[str]) -> st.SearchStrategy[Step]:
+    earlier = st.sampled_from(names) if names else st.nothing()
+    sources = st.one_of(
+        st.builds(FromInput, st.none() | KEYS),
+        st.builds(Given, VALUES),
+        st.builds(FromStep, earlier, st.none() | KEYS),
+    )
+    return st.builds(
+        Step,
+        name=st.just(f"step-{len(names)}"),
+        action=st.just(ActionName("shop.resize")),
+        after=st.lists(earlier, max_size=2, unique=True).map(tuple) if names else st.just(()),
+        arguments=st.none() | st.dictionaries(KEYS, sources, max_size=3),
+        timeout_s=st.none() | st.just(2.5),
+        retries=st.none() | st.just(0),
+    )
 
 
-@given(plans())
+NAMES = [f"step-{number}" for number in range(5)]
+STEPS = [steps_after(NAMES[:number]) for number in range(5)]
+PLANS = st.integers(1, 5).flatmap(
+    lambda count: st.builds(
+        lambda output, *steps: checked(Plan(name="made-up", steps=steps, output=output)),
+        st.none() | st.sampled_from(NAMES[:count]),
+        *STEPS[:count],
+    )
+)
+
+
+@given(PLANS)
 def test_reading_what_was_written_gives_the_same_plan(plan: Plan) -> None:
     again = plan_from_document(document(plan))
 

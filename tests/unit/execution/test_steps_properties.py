@@ -13,12 +13,14 @@ from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import StepDue, StepEnd, StepLost, Verdict
 from canoa.execution.step_records import BLOCKED, SENT, WAITING
 from canoa.execution.step_rules import LOOK_MS
+from canoa.execution.step_settings import StepSettings
 
 if TYPE_CHECKING:
     from canoa.execution.step_rules import Effect
 
 ENDS = [Outcome.OK, Outcome.OK, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.REFUSED, Outcome.POISONED, Outcome.EXPIRED]
 EVENTS = ["answer", "answer", "answer", "again", "lose", "return", "due", "old_due", "restart", "cancel", "rerun"]
+SETTINGS = StepSettings(queue_timeout_s=300.0)  # an hour of looks for a node would be most of what an example takes
 
 
 @st.composite
@@ -122,7 +124,7 @@ class Life:
     def restart(self) -> None:
         """Another manager reads the rows."""
         old = self.course
-        new = course_of(old.outline.plan)
+        new = course_of(old.outline.plan, settings=SETTINGS)
         new.steps = [msgspec.structs.replace(step, output=None) for step in old.steps]
         new.is_open, new.route = old.is_open, old.route
         new._route = old.route
@@ -154,7 +156,7 @@ class Life:
 def test_every_task_ends_once_whatever_happens_and_nothing_runs_before_its_time(
     dag: list[tuple[int, ...]], retries: int, events: list[str], data: st.DataObject
 ) -> None:
-    life = Life(course_of(plan_of(*dag), nodes=("a", "b"), retries=retries))
+    life = Life(course_of(plan_of(*dag), nodes=("a", "b"), retries=retries, settings=SETTINGS))
 
     for event in events:
         life.act(event, data)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.manager.words import RESIZE, node
+from tests.unit.manager.words import RESIZE, node, written
 
 from canoa.execution.placement import Placement
 from canoa.execution.step_moves import Need, Verdict
@@ -53,7 +53,7 @@ class Site:
 
     def ended(self, node_id: NodeId, outcome: str) -> None:
         moved = Moved(verdict=Verdict.TAKEN, node_id=node_id, action=RESIZE, step_outcome=outcome)
-        self.router.ended(moved, self.catalogue.now_ms())
+        self.router.ended(written(moved, self.catalogue.now_ms()))
 
     def told(self) -> dict[str, str]:
         found = explained(self.catalogue, self.strategies, self.router, Need(RESIZE, self.catalogue.now_ms()))
@@ -84,7 +84,8 @@ def test_what_was_called_off_makes_room() -> None:
     site = Site(node("a"))
     site.chosen(LIMIT)
 
-    site.router.ended(Moved(verdict=Verdict.TAKEN, freed=((A, RESIZE), (A, RESIZE))), site.catalogue.now_ms())
+    called_off = Moved(verdict=Verdict.TAKEN, freed=((A, RESIZE), (A, RESIZE)))
+    site.router.ended(written(called_off, site.catalogue.now_ms()))
 
     assert site.chosen(3) == ["a", "a", None]
 
@@ -93,7 +94,7 @@ def test_a_move_that_ends_no_attempt_makes_none() -> None:
     site = Site(node("a"))
     site.chosen(LIMIT)
 
-    site.router.ended(Moved(verdict=Verdict.LATE, node_id=A), site.catalogue.now_ms())
+    site.router.ended(written(Moved(verdict=Verdict.LATE, node_id=A), site.catalogue.now_ms()))
 
     assert site.chosen() == [None]
 
@@ -135,7 +136,7 @@ def test_what_changes_while_the_store_is_asked_counts_on() -> None:
 
     inboxes.begin_look()
     inboxes.sent(A)
-    inboxes.ended(B)
+    inboxes.ended({B: 1})
     inboxes.end_look({A: LIMIT - 1, B: LIMIT})
 
     assert inboxes.full == {A}
@@ -160,7 +161,7 @@ def test_who_has_a_fourth_of_what_it_may_have_is_looked_at_often() -> None:
     inboxes.sent(A)
     assert inboxes.is_near
 
-    inboxes.ended(A)
+    inboxes.ended({A: 1})
     assert not inboxes.is_near
 
 
@@ -181,7 +182,7 @@ def test_alone_a_manager_is_never_mistaken_and_never_sends_more_than_so_many(cha
             inboxes.sent(node_id)
             out[node_id] += 1
         elif by < 0 and out[node_id]:
-            inboxes.ended(node_id)
+            inboxes.ended({node_id: 1})
             out[node_id] -= 1
         assert max(out.values()) <= LIMIT
         assert inboxes.full == {each for each, count in out.items() if count == LIMIT}

@@ -75,8 +75,24 @@ async def test_a_bundle_waits_while_enough_is_in_hand_and_a_lone_message_does_no
     assert desk.bodies == [b"a", b"b", b"alone"]
 
     desk.settle_all()
+    await asyncio.sleep(0)
 
     assert desk.bodies == [b"a", b"b", b"alone", b"c", b"d"]
+
+
+async def test_no_more_are_taken_in_one_turn_of_the_loop_than_it_can_spare(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where those before end meanwhile, and make room."""
+    monkeypatch.setattr(opening, "TURN", 3)
+    for _ in range(4):
+        desk.bring(b"a", b"b")
+    assert len(desk.taken) == 4
+
+    desk.settle_all()
+    assert len(desk.taken) == 4
+    await asyncio.sleep(0)
+    assert len(desk.taken) == 8
 
 
 async def test_bundles_that_go_with_their_link_make_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +141,7 @@ async def test_stopped_it_opens_no_more_and_leaves_them_to_the_broker(
     desk.opener.stop()
     late = desk.bring(b"e", b"f")
     desk.settle_all()
+    await asyncio.sleep(0)  # those that end make room in the next turn
 
     assert desk.bodies == [b"a", b"b"]
     assert not waiting.is_settled

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import UNSET
 from tests.unit.manager.test_routing_by_action import Site
-from tests.unit.manager.words import RESIZE, circuit, node
+from tests.unit.manager.words import RESIZE, circuit, node, written
 
 from canoa.errors import SettingError
 from canoa.execution.placement import Placement, parse_labels, read_placement
@@ -182,7 +182,8 @@ def test_a_task_that_was_cancelled_leaves_room() -> None:
     chosen(site, times=3)
     edge = NodeId("edge")
 
-    site.router.ended(Moved(verdict=Verdict.TAKEN, freed=((edge, RESIZE),) * 3), site.catalogue.now_ms())
+    called_off = Moved(verdict=Verdict.TAKEN, freed=((edge, RESIZE),) * 3)
+    site.router.ended(written(called_off, site.catalogue.now_ms()))
 
     assert chosen(site, times=1) == ["edge"]
 

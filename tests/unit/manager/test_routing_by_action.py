@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.manager.words import PRICE, RESIZE, node
+from tests.unit.manager.words import PRICE, RESIZE, node, written
 
 from canoa.execution.step_moves import Need, Verdict
 from canoa.manager.catalogue import Catalogue
@@ -61,7 +61,7 @@ class Site:
             took_ms=took_ms,
             context=context,
         )
-        self.router.ended(moved, self.catalogue.now_ms())
+        self.router.ended(written(moved, self.catalogue.now_ms()))
 
 
 def test_an_action_is_routed_as_its_node_says_and_others_as_the_manager_does() -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.manager.words import PRICE, RESIZE
 
+from canoa.execution.step_moves import Need
 from canoa.manager.routing.learned import Learned
 from canoa.manager.routing.least_loaded import LeastLoaded
-from canoa.manager.routing.port import Asked, Candidate, Seen
+from canoa.manager.routing.port import Candidate, Seen
 from canoa.manager.routing.power_of_two import PowerOfTwo
 from canoa.manager.routing.round_robin import RoundRobin
 from canoa.manager.routing.traffic import Traffic
@@ -58,7 +59,7 @@ class World:
         return {name: chosen[name] / times for name in self.took_ms}
 
     def one(self, *, size_bytes: int = 0) -> str:
-        choice = self.strategy.choose(Asked(RESIZE, self.now_ms, size_bytes), self.candidates, avoid=NOBODY)
+        choice = self.strategy.choose(Need(RESIZE, self.now_ms, size_bytes=size_bytes), self.candidates, avoid=NOBODY)
         assert choice is not None
         node_id = choice.candidate.node_id
         self.traffic.sent(RESIZE, node_id, self.now_ms)
@@ -80,17 +81,17 @@ def test_nobody_that_is_to_be_avoided_is_chosen(make: Callable[[Traffic], Strate
     strategy = make(Traffic())
     avoid = frozenset({NodeId("n0000"), NodeId("n0002")})
 
-    chosen = [strategy.choose(Asked(RESIZE, NOW_MS), crowd(4), avoid=avoid) for _ in range(50)]
+    chosen = [strategy.choose(Need(RESIZE, NOW_MS), crowd(4), avoid=avoid) for _ in range(50)]
 
     assert {each.candidate.node_id for each in chosen if each} == {"n0001", "n0003"}
-    assert strategy.choose(Asked(RESIZE, NOW_MS), crowd(1), avoid=avoid) is None
+    assert strategy.choose(Need(RESIZE, NOW_MS), crowd(1), avoid=avoid) is None
 
 
 @STRATEGIES
 def test_all_nodes_are_rated_and_rating_changes_nothing(make: Callable[[Traffic], Strategy]) -> None:
     one, other = World(make, a=10, b=20, c=30), World(make, a=10, b=20, c=30)
     for _ in range(20):
-        rated = one.strategy.rate(Asked(RESIZE, one.now_ms), one.candidates)
+        rated = one.strategy.rate(Need(RESIZE, one.now_ms), one.candidates)
         assert {each.candidate.node_id for each in rated} == {"a", "b", "c"}
         assert one.one() == other.one()
 
@@ -107,7 +108,7 @@ def test_a_choice_among_a_thousand_nodes_takes_at_most_100_microseconds(make: Ca
     def took_us(rounds: int = 500) -> float:
         began_s = time.thread_time()  # what others do on this machine is not its fault
         for number in range(rounds):
-            strategy.choose(Asked(RESIZE, NOW_MS + number), candidates, avoid=avoid)
+            strategy.choose(Need(RESIZE, NOW_MS + number), candidates, avoid=avoid)
         return (time.thread_time() - began_s) / rounds * 1e6
 
     best_us = min(took_us() for _ in range(5))
@@ -129,7 +130,7 @@ def test_whoever_is_slow_gets_less(make: Callable[[Traffic], Strategy]) -> None:
             world.traffic.ended(RESIZE, NodeId(name), took_ms=world.took_ms[name], now_ms=end_ms)
             seen = Seen(RESIZE, candidate(name), end_ms, took_ms=world.took_ms[name], context=context)
             world.strategy.learn(seen)
-        choice = world.strategy.choose(Asked(RESIZE, world.now_ms), world.candidates, avoid=NOBODY)
+        choice = world.strategy.choose(Need(RESIZE, world.now_ms), world.candidates, avoid=NOBODY)
         assert choice is not None
         name = choice.candidate.node_id
         world.traffic.sent(RESIZE, NodeId(name), world.now_ms)
@@ -149,11 +150,11 @@ def test_the_least_loaded_is_whoever_has_least_to_do_and_then_whoever_says_so() 
         traffic.sent(RESIZE, NodeId("a"), NOW_MS)
     candidates = [candidate("a"), candidate("b", load=0.9), candidate("c", load=0.1)]
 
-    choice = strategy.choose(Asked(RESIZE, NOW_MS), candidates, avoid=NOBODY)
+    choice = strategy.choose(Need(RESIZE, NOW_MS), candidates, avoid=NOBODY)
 
     assert choice is not None
     assert (choice.candidate.node_id, choice.why) == ("c", "least loaded of 3: 0 out, and says 10% load")
-    assert strategy.rate(Asked(RESIZE, NOW_MS), candidates)[0].candidate.node_id == "c"
+    assert strategy.rate(Need(RESIZE, NOW_MS), candidates)[0].candidate.node_id == "c"
 
 
 def test_what_is_out_is_forgotten_after_a_while_since_others_may_hear_its_end() -> None:
@@ -258,14 +259,14 @@ def test_a_large_input_is_no_fault_of_its_node() -> None:
     a, b = candidate("a"), candidate("b")
     for number in range(400):
         each, size = ((a, 64 * 1024), (b, 1024))[number % 2]
-        large, small = (Asked(RESIZE, NOW_MS, size), Asked(RESIZE, NOW_MS, 2048))
+        large, small = (Need(RESIZE, NOW_MS, size_bytes=size), Need(RESIZE, NOW_MS, size_bytes=2048))
         for asked in (large, small):
             choice = learned.choose(asked, [each], avoid=NOBODY)
             assert choice is not None
             took_ms = round(10 * (asked.size_bytes / 1024) ** 0.8)
             learned.learn(Seen(RESIZE, each, NOW_MS, took_ms=took_ms, context=choice.context))
 
-    first, second = learned.rate(Asked(RESIZE, NOW_MS, 2048), [a, b])
+    first, second = learned.rate(Need(RESIZE, NOW_MS, size_bytes=2048), [a, b])
 
     assert first.score == pytest.approx(second.score, rel=0.25)
 
@@ -274,8 +275,8 @@ def test_one_knows_why_a_node_was_chosen() -> None:
     world = World(MAKERS["learned"], a=10)
     world.shares(50)
 
-    choice = world.strategy.choose(Asked(RESIZE, world.now_ms), world.candidates, avoid=NOBODY)
-    (rated,) = world.strategy.rate(Asked(RESIZE, world.now_ms), world.candidates)
+    choice = world.strategy.choose(Need(RESIZE, world.now_ms), world.candidates, avoid=NOBODY)
+    (rated,) = world.strategy.rate(Need(RESIZE, world.now_ms), world.candidates)
 
     assert choice is not None
     assert choice.why.startswith("learned: 1")
@@ -295,7 +296,7 @@ def test_whatever_fails_for_ever_a_node_is_still_chosen(make: Callable[[Traffic]
     shares = world.shares(3_000)
 
     assert sum(shares.values()) == 1
-    assert len(world.strategy.rate(Asked(RESIZE, world.now_ms), world.candidates)) == 2
+    assert len(world.strategy.rate(Need(RESIZE, world.now_ms), world.candidates)) == 2
 
 
 @pytest.mark.parametrize("name", ["power of two", "learned"])
@@ -315,7 +316,7 @@ def test_a_crowd_after_a_quiet_time_is_spread(make: Callable[[Traffic], Strategy
         world.now_ms += 60_000
     chosen: Counter[str] = Counter()
     for _ in range(200):
-        choice = world.strategy.choose(Asked(RESIZE, world.now_ms), world.candidates, avoid=NOBODY)
+        choice = world.strategy.choose(Need(RESIZE, world.now_ms), world.candidates, avoid=NOBODY)
         assert choice is not None
         world.traffic.sent(RESIZE, choice.candidate.node_id, world.now_ms)
         chosen[choice.candidate.node_id] += 1

@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 from canoa.broker.port import Message
+from canoa.execution.step_moves import StepDue
 from canoa.manager.claims import Claim, read_claim
-from canoa.store.routed_port import BreakerRow, NodeRow
-from canoa.vocabulary import ActionName, Layer, NodeId
+from canoa.store.routed_port import BreakerRow, Move, Moved, NodeRow
+from canoa.vocabulary import ActionName, Layer, NodeId, TaskId
 from canoa.wire import sapparchi
 
 RESIZE = ActionName("shop.resize")
@@ -24,6 +25,11 @@ def circuit(name: str, *, action: str = "", failures: int = 3, down_until_ms: in
     return BreakerRow(
         node_id=NodeId(name), action=action, failures=failures, down_until_ms=down_until_ms, trial_ms=trial_ms
     )
+
+
+def written(moved: Moved, now_ms: int) -> list[tuple[Move, Moved]]:
+    """By some move: whose it was says `moved`."""
+    return [(StepDue(task_id=TaskId("t"), step=0, due_ms=now_ms, now_ms=now_ms), moved)]
 
 
 def registration(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.contract.store.empty_file import put_empty_store
 
 from canoa.errors import SettingError, StoreUnreachable, TokenNameTaken, UnknownToken
 from canoa.recorder import known_tokens
@@ -24,6 +25,7 @@ SECRET = b"canoa_a-secret-of-a-test"
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    put_empty_store(tmp_path / "canoa.db")
     store = SqliteStore(tmp_path / "canoa.db")
     await store.open()
     yield store

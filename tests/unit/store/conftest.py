@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.contract.store.empty_file import put_empty_store
 from tests.unit.store.desks import Desk
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     desk = Desk(tmp_path / "canoa.db")
+    put_empty_store(desk.path)
     await desk.store.open()
     yield desk
     await desk.store.aclose()

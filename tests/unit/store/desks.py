@@ -7,9 +7,10 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.contract.store.routed_words import ONE
 
-from canoa.store import sqlite_slips
+from canoa.store import sqlite_ahead, sqlite_slips
 from canoa.store.routed_port import DEFAULT_SETTINGS
 from canoa.store.sqlite import SqliteStore
 
@@ -57,8 +58,16 @@ class Desk:
             raise answers
         return answers
 
-    def begun(self, *moves: Move) -> asyncio.Task[list[Moved]]:
-        return asyncio.get_running_loop().create_task(self.moved(*moves))
+    def begun(self, *moves: Move, paid: Sequence[str] = ()) -> asyncio.Task[list[Moved]]:
+        return asyncio.get_running_loop().create_task(self.moved(*moves, paid=paid))
+
+    async def waiting(self, *moves: Move, paid: Sequence[str] = ()) -> asyncio.Task[list[Moved]]:
+        """They are decided, and written with what comes next, however long that takes."""
+        with pytest.MonkeyPatch.context() as patient:
+            patient.setattr(sqlite_ahead, "LINGER_S", WITHIN_S)
+            begun = self.begun(*moves, paid=paid)
+            await turns()
+        return begun
 
     def rows(self, select: str) -> list[tuple[object, ...]]:
         return rows_in(self.path, select)

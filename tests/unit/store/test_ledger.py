@@ -40,7 +40,7 @@ def outcome_of(groups: list[list[Change]]) -> tuple[list[Answer], dict[str, list
         answers = [answer for group in groups for answer in sqlite_batch.apply(connection, group)]
         rows = {
             table.name: connection.execute(f"SELECT * FROM {table.name} ORDER BY 1").fetchall()
-            for table in metadata.sorted_tables
+            for table in metadata.tables.values()
         }
     return answers, rows
 

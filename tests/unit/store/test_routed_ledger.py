@@ -84,7 +84,7 @@ def outcome_of(groups: list[Group], *, is_forgetful: bool = False) -> tuple[list
             done += advanced(connection, group, notes, route, paid=paid)
         rows = {
             table.name: connection.execute(f"SELECT * FROM {table.name} ORDER BY 1, 2").fetchall()
-            for table in metadata.sorted_tables
+            for table in metadata.tables.values()
             if table is not owed
         }
         left = take_owed(connection, notes.debts, now_ms=NOW_MS + 10**6, limit=1000, for_ms=1).owed

@@ -10,9 +10,9 @@ from canoa.execution.step_moves import AttemptRow
 from canoa.execution.step_records import BLOCKED, Outline, StepRecord, encode_plan, outline_of
 from canoa.store.ledger import accepted_record
 from canoa.store.routed_debts import MAX_BYTES as MAX_BILL_BYTES
-from canoa.store.routed_debts import MAX_MESSAGES, Debts
+from canoa.store.routed_debts import MAX_MESSAGES, PAID_TOGETHER_MS, Debts, Free
 from canoa.store.routed_memory import MAX_BYTES, MAX_TASKS, Memory, RoutedTask
-from canoa.store.routed_port import Owed
+from canoa.store.routed_port import HOLD_OWED_MS, Owed
 from canoa.vocabulary import NodeId
 
 OUTLINE = outline_of(encode_plan(SINGLE))
@@ -110,6 +110,23 @@ def test_a_row_is_spent_when_all_of_it_was_paid_and_shrinks_before() -> None:
     assert debts.spent() == [bill.number]
     debts.wrote([], deleted=debts.spent())
     assert debts.spent() == []
+
+
+def test_bills_want_a_look_when_they_are_held_no_longer_or_a_part_of_them_stays_unpaid() -> None:
+    debts, at_ms = Debts(), 1_000_000
+    (bill,) = debts.new_bills([owed("a"), owed("b")], until_ms=at_ms + HOLD_OWED_MS)
+    debts.wrote([bill], deleted=[])
+
+    def want_a_look(after_ms: int) -> bool:
+        return debts.want_a_look(Free.at(at_ms + after_ms, for_ms=1000))
+
+    assert [want_a_look(after_ms) for after_ms in (0, HOLD_OWED_MS - 1, HOLD_OWED_MS)] == [False, False, True]
+    debts.pay("a")
+    assert [want_a_look(after_ms) for after_ms in (PAID_TOGETHER_MS - 1, PAID_TOGETHER_MS)] == [False, True]
+    debts.shrunk()
+    assert not want_a_look(PAID_TOGETHER_MS)
+    debts.pay("b")
+    assert not want_a_look(HOLD_OWED_MS)
 
 
 def test_what_is_owed_already_is_not_owed_twice() -> None:

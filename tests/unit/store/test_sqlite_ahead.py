@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from canoa.store.routed_port import Owed
+    from canoa.store.routed_port import Moved, Owed
+    from canoa.store.sqlite_flight import Flight
 
 A = TaskId("a")
 
@@ -109,6 +110,20 @@ async def test_a_message_that_the_broker_never_got_is_found_by_whoever_looks_for
     left = await desk.store.take_owed(now_ms=NOW_MS + 60_000, limit=10, for_ms=1_000)
 
     assert [each.key for each in left] == ["a.0.1.1"]
+
+
+async def test_looking_for_what_others_left_holds_up_no_moves(desk: Desk, held: sqlite3.Connection) -> None:
+    """Managers look every few seconds, and mostly find nothing."""
+    first = desk.begun(begin("a"))
+    await turns()
+
+    assert await desk.store.take_owed(now_ms=NOW_MS, limit=5, for_ms=1000) == []
+    second = desk.begun(begin("b"))
+    await turns()
+    assert desk.left == ["a.0.1.1", "b.0.1.1"]  # decided, while nothing gets on disk
+
+    held.execute("ROLLBACK")
+    await asyncio.gather(first, second)
 
 
 async def test_a_request_that_comes_again_sends_nothing_again(desk: Desk) -> None:
@@ -320,6 +335,76 @@ async def test_what_cannot_be_decided_while_others_are_written_spoils_neither(
     with pytest.raises(WrongUse):
         await bad
     assert states(await desk.store.steps(A)) == ["ok", "ok", "sent"]
+
+
+async def test_what_cannot_be_decided_while_another_program_is_quicker_is_decided_in_order_and_holds_up_nobody(
+    desk: Desk, held: sqlite3.Connection
+) -> None:
+    begun = desk.begun(begin("a", CHAIN))
+    await asyncio.sleep(5 * sqlite_ahead.LINGER_S)  # it is on its way to disk
+    answered = desk.begun(answer("a.0.1.1", "x"))
+    await turns()
+    bad = desk.begun(begin("x", Plan(name="bad", steps=(Step(name="b", action=FETCH, after=("b",)),))))
+    await turns()
+    held.execute("CREATE TABLE anything (x)")
+    held.execute("COMMIT")
+
+    assert [(await each)[0].verdict for each in (begun, answered)] == [Verdict.TAKEN] * 2
+    with pytest.raises(WrongUse):
+        await bad
+    (later,) = await desk.moved(begin("later"))
+    assert later.verdict is Verdict.TAKEN
+
+
+@pytest.fixture
+async def behind(
+    desk: Desk, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> tuple[asyncio.Task[list[Moved]], asyncio.Task[list[Moved]]]:
+    """One flight in the thread, and one behind it that will be written on the event loop."""
+    monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)
+    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.0)
+    desk.store._routed()._took_s = 1000.0
+    first = desk.begun(begin("a"))
+    await turns()
+    desk.store._routed()._took_s = 0.0
+    second = desk.begun(begin("b"), answer("b.0.1.1", "x"))
+    await turns()
+    return first, second
+
+
+async def test_ends_are_told_in_the_order_of_the_moves(
+    behind: tuple[asyncio.Task[list[Moved]], asyncio.Task[list[Moved]]], held: sqlite3.Connection
+) -> None:
+    told: list[str] = []
+    for name, task in zip(("first", "second"), behind, strict=True):
+        task.add_done_callback(lambda _, name=name: told.append(name))  # type: ignore[misc]
+    held.execute("COMMIT")
+    await asyncio.gather(*behind)
+    await turns()
+
+    assert told == ["first", "second"]
+
+
+async def test_a_flight_that_fails_keeps_nobody_of_the_one_before_from_hearing(
+    desk: Desk,
+    behind: tuple[asyncio.Task[list[Moved]], asyncio.Task[list[Moved]]],
+    held: sqlite3.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ahead, first = desk.store._routed(), behind[0]
+    settle = ahead._settle
+
+    def fail(flight: Flight, *, has_rows: bool) -> None:
+        settle(flight, has_rows=has_rows)
+        if "b" in flight.ledger.new_tasks:
+            raise RuntimeError("a bug")
+
+    monkeypatch.setattr(ahead, "_settle", fail)
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    held.execute("COMMIT")
+
+    assert (await asyncio.wait_for(first, 5))[0].verdict is Verdict.TAKEN
+    await behind[1]
 
 
 async def test_whoever_fails_over_an_answer_holds_up_nobody(desk: Desk) -> None:

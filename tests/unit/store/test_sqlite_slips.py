@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from tests.contract.store.routed_words import CHAIN, ONE, answer, begin, cancel, rerun, states
 from tests.contract.store.words import NOW_MS, accept
-from tests.unit.store.desks import Desk, turns
+from tests.unit.store.desks import Desk
 
 from canoa.errors import StoreFull, WrongUse
 from canoa.execution.outcome import Outcome
@@ -33,17 +33,15 @@ A = TaskId("a")
 
 @pytest.fixture(autouse=True)
 def is_quick(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk, so the event loop writes; every answer, so tasks are written once; and nothing is copied but for a
-    reason."""
+    """The disk, so the event loop writes; and nothing waits or is copied but for a reason."""
     monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)
-    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.5)
+    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.0)
     monkeypatch.setattr(sqlite_slips, "COPY_AFTER_S", 3600.0)
     desk.store._routed()._took_s = 0.0
 
 
 async def ended(desk: Desk, name: str = "a", *, reply_to: str | None = None) -> None:
-    beginning = desk.begun(begin(name, reply_to=reply_to))
-    await turns()
+    beginning = await desk.waiting(begin(name, reply_to=reply_to))
     (end,) = await desk.moved(answer(f"{name}.0.1.1", "x"))
     assert end.outcome is Outcome.OK
     await beginning
@@ -69,7 +67,6 @@ async def test_a_quick_task_is_one_row_until_it_is_copied(desk: Desk) -> None:
 
 
 async def test_what_nobody_waits_for_is_given_more_time_to_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.0)
     monkeypatch.setattr(sqlite_ahead, "UNHURRIED_S", 10.0)
     before = desk.store.writes.done
     desk.store.start_advance(
@@ -96,10 +93,7 @@ async def test_what_is_also_about_a_task_that_was_there_before_goes_into_the_tab
     assert (slips(desk.path), in_table(desk.path)) == (0, ["a", "b"])
 
 
-async def test_a_task_that_is_still_open_stands_in_its_tables_at_once(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.0)
+async def test_a_task_that_is_still_open_stands_in_its_tables_at_once(desk: Desk) -> None:
     await desk.moved(begin("a", CHAIN))
 
     assert (slips(desk.path), in_table(desk.path)) == (0, ["a"])
@@ -163,8 +157,7 @@ async def test_what_comes_late_changes_nothing(desk: Desk, late: Move, verdict: 
 
 
 async def test_a_task_on_a_slip_may_run_again(desk: Desk) -> None:
-    beginning = desk.begun(begin("a"))
-    await turns()
+    beginning = await desk.waiting(begin("a"))
     await desk.moved(cancel("a"))
     await beginning
     assert slips(desk.path) == 1
@@ -191,11 +184,10 @@ async def test_what_was_paid_before_it_is_copied_is_never_owed(desk: Desk) -> No
     assert (slips(desk.path), desk.count("owed")) == (0, 0)
 
     await ended(desk, "b")
-    beginning = desk.begun(begin("c"))
-    await turns()
-    ending = desk.begun(answer("c.0.1.1", "x"))
-    await desk.moved(paid=["b.0.final.0"])  # with the next slip
-    await asyncio.gather(beginning, ending)
+    beginning = await desk.waiting(begin("c"))
+    paying = await desk.waiting(paid=["b.0.final.0"])  # with the next slip
+    await desk.moved(answer("c.0.1.1", "x"))
+    await asyncio.gather(beginning, paying)
     await desk.moved(paid=["c.0.final.0"])
 
     assert await desk.store.take_owed(now_ms=NOW_MS + 60_000, limit=10, for_ms=1_000) == []
@@ -247,8 +239,7 @@ async def test_another_program_that_moves_the_same_task_finds_it_ended(desk: Des
 
 
 async def test_a_task_that_another_program_was_quicker_with_is_not_put_down(desk: Desk, other: Desk) -> None:
-    beginning = desk.begun(begin("a"))
-    await turns()
+    beginning = await desk.waiting(begin("a"))
     await other.moved(begin("a"))
     await other.moved(cancel("a"))
     (end,) = await desk.moved(answer("a.0.1.1", "x"))
@@ -422,8 +413,7 @@ async def test_a_number_that_no_column_takes_is_not_put_down(desk: Desk, monkeyp
         rows = rows_of(*args, **kwargs)  # type: ignore[arg-type]
         return rows._replace(new_tasks=[(*row[:3], 2**63, *row[4:]) for row in rows.new_tasks])
 
-    beginning = desk.begun(begin("a"))
-    await turns()
+    beginning = await desk.waiting(begin("a"))
     with monkeypatch.context() as large:
         large.setattr(sqlite_routed, "rows_of", with_a_large_number)
         ending = desk.begun(answer("a.0.1.1", "x"))

@@ -43,9 +43,9 @@ class Disk:
 
 @pytest.fixture
 def disk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    """Quick enough for the event loop; and answers come before their tasks are written, also on a busy machine."""
+    """Quick enough for the event loop; and nothing waits for it but what is told to."""
     disk = Disk()
-    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.5)
+    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.0)
     monkeypatch.setattr(sqlite_syncing, "_to_disk", disk.sync)
     monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)
     desk.store._routed()._took_s = 0.0
@@ -54,9 +54,7 @@ def disk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 
 async def begun(desk: Desk, name: str) -> asyncio.Task[list[Moved]]:
-    beginning = desk.begun(begin(name))
-    await turns()
-    return beginning
+    return await desk.waiting(begin(name))
 
 
 async def test_the_end_leaves_once_a_kill_cannot_undo_it_and_is_answered_once_it_is_on_disk(

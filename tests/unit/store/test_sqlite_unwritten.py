@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -80,6 +81,22 @@ async def test_a_step_that_lasts_is_written_by_itself(desk: Desk, monkeypatch: p
     assert desk.rows("SELECT standing FROM tasks") == [("running",)] * 2
     (moved,) = await desk.moved(answer("a.1.1.1", "y"))
     assert moved.verdict is Verdict.TAKEN
+
+
+async def test_a_step_that_lasts_is_written_though_another_program_writes_more_often_than_we_look(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As whoever holds a lease does."""
+    monkeypatch.setattr(sqlite_ahead, "LASTING_S", 0.05)
+    await desk.moved(begin("a", CHAIN))
+    with closing(sqlite3.connect(desk.path, isolation_level=None)) as other:
+        other.execute("CREATE TABLE anything (x)")
+
+        def is_written() -> bool:
+            other.execute("INSERT INTO anything VALUES (1)")
+            return desk.count("steps") == 1
+
+        await until(is_written)
 
 
 async def test_a_step_that_lasts_times_out_though_its_time_was_moved(

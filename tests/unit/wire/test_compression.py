@@ -9,6 +9,7 @@ import time
 import tracemalloc
 import zlib
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 import cramjam
@@ -73,16 +74,21 @@ ONE_ZERO = b"\x00\x00"
 COPY_64 = b"\xfe\x01\x00"  # 64 bytes from one byte back: nothing in snappy is denser
 
 
+@cache
+def gzip_bomb() -> bytes:
+    return gzip.compress(bytes(256 * MIB), 9, mtime=0)
+
+
 def lz4_bomb() -> bytes:
     return bytes(cramjam.lz4.compress(bytes(64 * MIB), level=1))
 
 
 BOMBS: dict[str, tuple[Compression, Callable[[], bytes], type[Exception]]] = {
-    "gzip": (GZIP, lambda: gzip.compress(bytes(256 * MIB), 9, mtime=0), PayloadTooLarge),
+    "gzip": (GZIP, gzip_bomb, PayloadTooLarge),
     "gzip of many members": (GZIP, lambda: gzip.compress(bytes(MIB), 9, mtime=0) * 256, PayloadTooLarge),
     "gzip that states a small size": (
         GZIP,
-        lambda: gzip.compress(bytes(256 * MIB), 9, mtime=0)[:-4] + b"\x01\x00\x00\x00",
+        lambda: gzip_bomb()[:-4] + b"\x01\x00\x00\x00",
         PayloadTooLarge,
     ),
     "lz4": (LZ4, lz4_bomb, PayloadTooLarge),

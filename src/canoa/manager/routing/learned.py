@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias
 
-    from canoa.manager.routing.port import Asked, Candidate, Seen
+    from canoa.execution.step_moves import Need
+    from canoa.manager.routing.port import Candidate, Seen
     from canoa.manager.routing.traffic import Traffic
     from canoa.vocabulary import ActionName, Layer, NodeId
 
@@ -138,14 +139,14 @@ class Learned:
         self._choices: dict[ActionName, int] = {}
         self._levels: dict[ActionName, float] = {}  # of all its nodes: where a node of a new kind begins
 
-    def choose(self, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
+    def choose(self, need: Need, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
         looked_at = drawn(candidates, avoid, at_most=LOOKED_AT, random=self._random)
         if not looked_at:
             return None
-        circumstances = _circumstances(asked)
+        circumstances = _circumstances(need)
         with self._lock:
-            self._choices[asked.action] = self._choices.get(asked.action, 0) + 1
-            beliefs = self._beliefs(asked, looked_at, circumstances)
+            self._choices[need.action] = self._choices.get(need.action, 0) + 1
+            beliefs = self._beliefs(need, looked_at, circumstances)
         gauss = self._random.gauss
         guesses = [gauss(belief.rank, belief.spread) for belief in beliefs]
         best = guesses.index(min(guesses))
@@ -174,10 +175,10 @@ class Learned:
                 known = self._levels.get(seen.action, level)
                 self._levels[seen.action] = known + KIND_WEIGHT * (level - known)
 
-    def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
-        circumstances = _circumstances(asked)
+    def rate(self, need: Need, candidates: Sequence[Candidate]) -> list[Rated]:
+        circumstances = _circumstances(need)
         with self._lock:
-            beliefs = self._beliefs(asked, candidates, circumstances)
+            beliefs = self._beliefs(need, candidates, circumstances)
         ranked = sorted(zip(candidates, beliefs, strict=True), key=lambda pair: pair[1].rank)
         return [Rated(each, _ms(belief.mean), f"{_believed(belief)}, {belief.out:.0f} out") for each, belief in ranked]
 
@@ -187,27 +188,27 @@ class Learned:
 
     # --- Beliefs ------------------------------------------------------------------------------------------
 
-    def _beliefs(self, asked: Asked, candidates: Sequence[Candidate], circumstances: Sequence[float]) -> list[_Belief]:
+    def _beliefs(self, need: Need, candidates: Sequence[Candidate], circumstances: Sequence[float]) -> list[_Belief]:
         shared: dict[tuple[Layer, str], tuple[_Kind, float]] = {}
-        choices = self._choices.get(asked.action, 0)
+        choices = self._choices.get(need.action, 0)
         beliefs = []
         for each in candidates:
             group = (each.layer, each.site)
             if group not in shared:
-                kind = self._kind_of(asked.action, each)
+                kind = self._kind_of(need.action, each)
                 shared[group] = kind, kind.model.mean(circumstances)
-            beliefs.append(self._belief(asked, each.node_id, choices, *shared[group]))
+            beliefs.append(self._belief(need, each.node_id, choices, *shared[group]))
         return beliefs
 
-    def _belief(self, asked: Asked, node_id: NodeId, choices: int, kind: _Kind, by_circumstances: float) -> _Belief:
-        own = self._own.get(node_id, _NOTHING).get(asked.action)
-        out, oldest_ms = self._traffic.out_and_oldest_ms(asked.action, node_id, asked.now_ms)
+    def _belief(self, need: Need, node_id: NodeId, choices: int, kind: _Kind, by_circumstances: float) -> _Belief:
+        own = self._own.get(node_id, _NOTHING).get(need.action)
+        out, oldest_ms = self._traffic.out_and_oldest_ms(need.action, node_id, need.now_ms)
         if own is None:
-            level = self._levels.get(asked.action, 0.0) if kind.level is None else kind.level
+            level = self._levels.get(need.action, 0.0) if kind.level is None else kind.level
             mean, rank, spread = level + log(1 + out), level + log(1 + IMPOSED * out), STRANGER_VARIANCE**0.5
         else:
             mean, rank, features = own.expected(out)
-            spread = own.model.spread(features, own.drift(choices, asked.now_ms))
+            spread = own.model.spread(features, own.drift(choices, need.now_ms))
         mean, rank = mean + by_circumstances, rank + by_circumstances
         least = log(1 + oldest_ms) if oldest_ms else 0.0
         return _Belief(
@@ -235,9 +236,9 @@ class Learned:
         return own
 
 
-def _circumstances(asked: Asked) -> tuple[float, float, float]:
-    of_day = asked.now_ms % DAY_MS / DAY_MS * tau
-    return log(1 + asked.size_bytes / KIB), sin(of_day), cos(of_day)
+def _circumstances(need: Need) -> tuple[float, float, float]:
+    of_day = need.now_ms % DAY_MS / DAY_MS * tau
+    return log(1 + need.size_bytes / KIB), sin(of_day), cos(of_day)
 
 
 def _in_ms(belief: _Belief) -> str:

@@ -11,7 +11,8 @@ from canoa.manager.routing.port import Chosen, Rated, Strategy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from canoa.manager.routing.port import Asked, Candidate, Seen
+    from canoa.execution.step_moves import Need
+    from canoa.manager.routing.port import Candidate, Seen
     from canoa.manager.routing.traffic import Traffic
     from canoa.vocabulary import NodeId
 
@@ -24,13 +25,13 @@ class LeastLoaded:
         self._traffic = traffic
         self._random = Random(seed)
 
-    def choose(self, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
+    def choose(self, need: Need, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
         looked_at = drawn(candidates, avoid, at_most=LOOKED_AT, random=self._random)
         if not looked_at:
             return None
         rand = self._random.random
         (out, load), _, best = min(
-            ((self._load(each, asked), rand(), each) for each in looked_at), key=lambda rated: rated[:2]
+            ((self._load(each, need), rand(), each) for each in looked_at), key=lambda rated: rated[:2]
         )
         says = "" if not load else f", and says {load:.0%} load"
         return Chosen(best, f"least loaded of {len(looked_at)}: {out} out{says}")
@@ -38,12 +39,12 @@ class LeastLoaded:
     def learn(self, seen: Seen) -> None:
         """Nothing: what is out is counted for all strategies."""
 
-    def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
-        rated = sorted(((self._load(each, asked), each) for each in candidates), key=lambda pair: pair[0])
+    def rate(self, need: Need, candidates: Sequence[Candidate]) -> list[Rated]:
+        rated = sorted(((self._load(each, need), each) for each in candidates), key=lambda pair: pair[0])
         return [Rated(each, out, f"{out} out, and says {load:.0%} load") for (out, load), each in rated]
 
-    def _load(self, candidate: Candidate, asked: Asked) -> tuple[int, float]:
-        return round(self._traffic.out(candidate.node_id, asked.now_ms)), candidate.load or 0.0
+    def _load(self, candidate: Candidate, need: Need) -> tuple[int, float]:
+        return round(self._traffic.out(candidate.node_id, need.now_ms)), candidate.load or 0.0
 
 
 _port: type[Strategy] = LeastLoaded

@@ -11,6 +11,8 @@ from canoa.vocabulary import ActionName, Layer, NodeId
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from canoa.execution.step_moves import Need
+
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A node that offers the action and may be sent to."""
@@ -22,14 +24,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     load: float | None = None  # attempts that run, as a share of those that may; None: it does not say
     timeout_s: float | None = None  # what it says about the action, like the next
     retries: int = 0
-
-
-class Asked(msgspec.Struct, frozen=True, gc=False):
-    """An attempt that needs a node. Made for every one, like the next: a `NamedTuple` takes five times as long."""
-
-    action: ActionName
-    now_ms: int
-    size_bytes: int = 0  # of its input, as far as that is known
 
 
 class Chosen(msgspec.Struct, frozen=True, gc=False):
@@ -60,12 +54,12 @@ class Rated(NamedTuple):
 class Strategy(Protocol):
     """Called from any thread, while rows are locked: quick, without waiting. One object serves all actions."""
 
-    def choose(self, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
+    def choose(self, need: Need, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
         """One of them, none of `avoid`. None: there is no other. `candidates` have the order of their ids, and stay the
         same object until one of them changes."""
 
     def learn(self, seen: Seen) -> None:
         """Of attempts that this strategy chose a node for."""
 
-    def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
+    def rate(self, need: Need, candidates: Sequence[Candidate]) -> list[Rated]:
         """All of them, the best first. Changes nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from canoa.manager.routing.port import Chosen, Rated, Strategy
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias
 
-    from canoa.manager.routing.port import Asked, Candidate, Seen
+    from canoa.execution.step_moves import Need
+    from canoa.manager.routing.port import Candidate, Seen
     from canoa.vocabulary import ActionName, Layer, NodeId
 
     _Round: TypeAlias = tuple[ActionName, Layer, str]
@@ -26,14 +27,14 @@ class RoundRobin:
         self._turns: dict[_Round, count[int]] = {}
         self._next: dict[_Round, int] = {}  # for people: whoever chooses takes turns
 
-    def choose(self, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
-        round_ = _round(asked, candidates)
+    def choose(self, need: Need, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
+        round_ = _round(need, candidates)
         turns = self._turns.get(round_)
         if turns is None:
             turns = self._turns.setdefault(round_, count(self._start))
         length = len(candidates)
-        for _ in range(min(length, len(avoid) + 1)):  # each of `avoid` costs at most one turn
-            turn = next(turns)  # one step for all threads
+        # Each of `avoid` costs a turn at most. `count` takes a step for all threads: no two get the same turn.
+        for turn in islice(turns, min(length, len(avoid) + 1) if avoid else 1):
             candidate = candidates[turn % length]
             if candidate.node_id not in avoid:
                 self._next[round_] = turn + 1
@@ -43,19 +44,19 @@ class RoundRobin:
     def learn(self, seen: Seen) -> None:
         """Nothing: its turn comes, however it went."""
 
-    def rate(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Rated]:
+    def rate(self, need: Need, candidates: Sequence[Candidate]) -> list[Rated]:
         """By whose turn comes first."""
         if not candidates:
             return []
-        turn, length = self._next.get(_round(asked, candidates), self._start), len(candidates)
+        turn, length = self._next.get(_round(need, candidates), self._start), len(candidates)
         in_turn = [candidates[(turn + after) % length] for after in range(length)]
         return [Rated(each, float(after), _turn_why(after)) for after, each in enumerate(in_turn)]
 
 
-def _round(asked: Asked, candidates: Sequence[Candidate]) -> _Round:
+def _round(need: Need, candidates: Sequence[Candidate]) -> _Round:
     """Of its own for each part of an action's nodes that placements make: they are told apart well enough by this."""
     first = candidates[0]
-    return asked.action, first.layer, first.site
+    return need.action, first.layer, first.site
 
 
 def _first_other(candidates: Sequence[Candidate], avoid: frozenset[NodeId]) -> Chosen | None:

@@ -12,7 +12,8 @@ from bisect import bisect_right
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from canoa.manager.routing.port import Asked, Candidate, Seen
+from canoa.execution.step_moves import Need
+from canoa.manager.routing.port import Candidate, Seen
 from canoa.manager.routing.traffic import Traffic
 from canoa.vocabulary import ActionName, Layer, NodeId
 
@@ -112,8 +113,8 @@ def simulate(given: World, make: Callable[[Traffic], Strategy]) -> Run:
     for number, request in enumerate(given.requests):
         _hear(ends, request.at_ms, traffic, strategy)
         now_ms = round(request.at_ms)
-        asked = Asked(ACTION, now_ms, request.size_bytes)
-        choice = strategy.choose(asked, candidates, avoid=frozenset())
+        need = Need(ACTION, now_ms, size_bytes=request.size_bytes)
+        choice = strategy.choose(need, candidates, avoid=frozenset())
         assert choice is not None
         node_id = choice.candidate.node_id
         traffic.sent(ACTION, node_id, now_ms)

@@ -16,7 +16,8 @@ from canoa.vocabulary import Routing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from canoa.manager.routing.port import Asked, Chosen, Strategy
+    from canoa.execution.step_moves import Need
+    from canoa.manager.routing.port import Chosen, Strategy
     from canoa.store.routed_port import Moved, NodeRow
     from canoa.vocabulary import ActionName, NodeId
 
@@ -42,24 +43,24 @@ class Strategies:
         return self._by_name[wanted or self._default]
 
     def choose(
-        self, wanted: Routing | None, asked: Asked, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]
+        self, wanted: Routing | None, need: Need, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]
     ) -> Chosen | None:
         """By the strategy that is wanted. One that fails must not keep steps from their nodes: then by turns."""
         try:
-            return self.of(wanted).choose(asked, candidates, avoid=avoid)
+            return self.of(wanted).choose(need, candidates, avoid=avoid)
         except Exception:
-            log.exception("strategy_failed", action=asked.action, routing=self.name(wanted).value)
-            return self._by_name[Routing.ROUND_ROBIN].choose(asked, candidates, avoid=avoid)
+            log.exception("strategy_failed", action=need.action, routing=self.name(wanted).value)
+            return self._by_name[Routing.ROUND_ROBIN].choose(need, candidates, avoid=avoid)
 
     def name(self, wanted: Routing | None) -> Routing:
         return wanted or self._default
 
-    def sent(self, wanted: Routing | None, asked: Asked, node_id: NodeId, *, is_watched: bool = False) -> None:
+    def sent(self, wanted: Routing | None, need: Need, node_id: NodeId, *, is_watched: bool = False) -> None:
         """Counted once somebody looks: round robin does not. `is_watched`: others do."""
         if is_watched or self.name(wanted) is not Routing.ROUND_ROBIN:
             self.is_counting = True
         if self.is_counting:
-            self.traffic.sent(asked.action, node_id, asked.now_ms)
+            self.traffic.sent(need.action, node_id, need.now_ms)
 
     def freed(self, action: ActionName, node_id: NodeId, now_ms: int) -> None:
         """An attempt was called off: there will be no answer that counts."""
