@@ -81,6 +81,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     routing: Routing = Routing.ROUND_ROBIN  # how managers choose nodes for actions that do not say it themselves
     node_silence_s: Seconds = 150.0  # after which a node is silent; lower finds the dead sooner, loses bad links
     node_grace_s: Seconds = 60.0  # after which a node that is cut off is dead; longer bridges longer cuts
+    node_failures: Count = 3  # in a row, until a node gets no work; lower gives up sooner, and on a hiccup
+    node_down_s: Seconds = 60.0  # how long it gets none, until a trial; longer leaves what has recovered unused
 
     api: Url = "http://127.0.0.1:8420"  # where commands find the API when the broker is the memory broker
     api_token: Secret = ""  # what they show there

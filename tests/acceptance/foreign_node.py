@@ -1,4 +1,4 @@
-"""A node that speaks the published wire and nothing else, inside the test: it takes messages, and answers none."""
+"""A node that speaks the published wire and nothing else, inside the test: it takes messages, and may answer none."""
 
 from __future__ import annotations
 
@@ -16,22 +16,27 @@ if TYPE_CHECKING:
     from canoa.broker.port import Broker
 
 
-class DeafNode:
-    """`taken`: the messages it was sent."""
+class ForeignNode:
+    """`taken`: the messages it was sent. It answers each with `answer`; None: it never does."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, broker: Broker, *, answer: str | None = None) -> None:
         self.name = name
+        self.answer = answer
         self.taken: list[Message] = []
+        self._broker = broker
 
     def take(self, delivery: Delivery) -> None:
         self.taken.append(delivery.message)
         delivery.settle()
+        if self.answer is not None:
+            asked = json.loads(delivery.message.body)
+            said = {"actionTo": asked["actionTo"], "requestID": asked["requestID"], "messageData": self.answer}
+            self._broker.post(step_result(json.dumps(said).encode()), lambda _: None)
 
-    async def join(self, broker: Broker, *actions: str) -> None:
-        await broker.consume(
-            topology.node_queue_name(self.name), self.take, prefetch=10, topology=topology.node_queue(self.name)
-        )
-        await broker.publish(registration(self.name, *actions))
+    async def join(self, *actions: str) -> None:
+        own = topology.node_queue(self.name)
+        await self._broker.consume(topology.node_queue_name(self.name), self.take, prefetch=10, topology=own)
+        await self._broker.publish(registration(self.name, *actions))
 
 
 def registration(node_id: str, *actions: str, is_forced: bool = False) -> Publication:
@@ -45,6 +50,11 @@ def registration(node_id: str, *actions: str, is_forced: bool = False) -> Public
     }
     message = Message(body=json.dumps(body).encode())
     return Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.NODES_REGISTER, mandatory=False)
+
+
+def step_result(body: bytes) -> Publication:
+    message = Message(body=body)
+    return Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.STEP_RESULTS, mandatory=False)
 
 
 @asynccontextmanager

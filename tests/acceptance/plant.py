@@ -75,8 +75,10 @@ class Plant:
 
     async def wrong_clock_manager(self, clock: Path) -> Process:
         """One whose wall clock is wrong by what the file says, in seconds."""
-        program = [sys.executable, "-m", "tests.acceptance.shifted_clock", str(clock)]
-        return await self.ready(self.start_manager(program=program))
+        return await self.ready(self.start_manager(program=_under(clock)))
+
+    async def wrong_clock_node(self, name: str, clock: Path) -> Process:
+        return await self.node(name, program=_under(clock))
 
     async def ready(self, manager: Process) -> Process:
         await asyncio.to_thread(manager.wait_logged, "manager_ready")
@@ -101,9 +103,11 @@ class Plant:
         self.handles |= dict(zip(numbers, handles, strict=True))
         return handles
 
-    async def begin(self, action: str, *, timeout_s: float | None = None, **arguments: Any) -> Handle[Any]:
+    async def begin(
+        self, action: str, *, timeout_s: float | None = None, queue_timeout_s: float | None = None, **arguments: Any
+    ) -> Handle[Any]:
         """A routed task of one action. `timeout_s`: of one attempt; None: as the node says."""
-        options = Options(dispatch="routed", timeout=timeout_s)
+        options = Options(dispatch="routed", timeout=timeout_s, queue_timeout=queue_timeout_s)
         return await self.app.submit_raw(f"plant.{action}", msgspec.json.encode(arguments), options=options)
 
     @asynccontextmanager
@@ -167,6 +171,10 @@ class Plant:
             yield store
         finally:
             await store.aclose()
+
+
+def _under(clock: Path) -> list[str]:
+    return [sys.executable, "-m", "tests.acceptance.shifted_clock", str(clock)]
 
 
 async def until_true(look: Callable[[], Awaitable[bool]], within_s: float = WITHIN_S) -> None:

@@ -1,4 +1,4 @@
-"""The wall clock of a manager jumps an hour, back or forth: nothing is lost, and nothing waits for the hour to pass."""
+"""The wall clock of a manager or of a node jumps an hour: nothing is lost, and nothing waits for the hour to pass."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.acceptance.kept_depot import Rabbit
 
 HOUR_S = 3600
+DEADLINE_S = 20.0
 
 
 @pytest.mark.rabbitmq
@@ -51,6 +52,31 @@ async def test_what_a_killed_manager_left_is_finished_by_one_whose_clock_is_an_h
         await plant.wrong_clock_manager(clock)
 
         await plant.everything_is_recorded_once()
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize("jump_s", [-HOUR_S, HOUR_S], ids=["back", "forth"])
+async def test_a_node_whose_clock_jumps_still_reads_deadlines_and_tells_times_as_its_manager_does(
+    tmp_path: Path, rabbit: Rabbit, jump_s: int
+) -> None:
+    clock = tmp_path / "clock"
+    clock.write_text("0")
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager()
+        node = await plant.wrong_clock_node("gw-1", clock)
+        await plant.some_results()
+
+        _jump(clock, jump_s)
+        await asyncio.to_thread(node.wait_logged, "clock_differs")
+        handle = await plant.begin("double", number=1, seconds=0.2, queue_timeout_s=DEADLINE_S)
+
+        assert await handle.result(DEADLINE_S) == 2
+        [step] = await plant.steps(handle)
+        [attempt] = step.attempts
+        assert attempt.started_ms is not None
+        assert attempt.ended_ms is not None
+        assert attempt.started_ms - attempt.sent_ms == pytest.approx(0, abs=DEADLINE_S * 1000)
+        assert attempt.ended_ms - attempt.started_ms >= 200
 
 
 def _jump(clock: Path, to_s: int) -> None:

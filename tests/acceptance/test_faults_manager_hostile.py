@@ -7,13 +7,14 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from tests.acceptance.foreign_node import DeafNode, linked, registration
+from tests.acceptance.foreign_node import ForeignNode, linked, registration, step_result
 from tests.acceptance.kept_depot import asked
 from tests.acceptance.plant import WITHIN_S, Plant, counted, has_counted, until_true
 
 from canoa.api.documents import PREFIX
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication, Queue
+from canoa.errors import ActionFailed
 from canoa.wire.sapparchi import MAX_REGISTRATION_BYTES
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ async def test_answers_nobody_asked_for_change_nothing_and_are_counted(tmp_path:
         manager = await plant.manager()
         await plant.node("gw-1")
 
-        assert not any(await broker.publish_many([_answer(body) for body in answers]))
+        assert not any(await broker.publish_many([step_result(body) for body in answers]))
         await until_true(lambda: has_counted(manager, "canoa_step_results_total", len(answers)))
 
         await plant.some_results()
@@ -125,20 +126,19 @@ async def test_answers_nobody_asked_for_change_nothing_and_are_counted(tmp_path:
 async def test_a_node_that_answers_no_json_fails_its_step_and_the_caller_hears_why(
     tmp_path: Path, rabbit: Rabbit
 ) -> None:
-    mad = DeafNode("mad")
     async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
-        await plant.manager()
-        await mad.join(broker, "plant.mad")
+        manager = await plant.manager()
+        mad = ForeignNode("mad", broker, answer="{")
+        await mad.join("plant.mad")
         await until_true(lambda: _knows(plant, "mad"))
 
         handle = await plant.begin("mad")
-        await until_true(lambda: _has_taken(mad))
-        request_id = json.loads(mad.taken[0].body)["requestID"]
-        wrong = {"actionTo": "urn:sapparchi:Action:plant.mad", "requestID": request_id, "messageData": "{"}
-        await broker.publish(_answer(json.dumps(wrong).encode()))
 
-        await until_true(lambda: _has_taken(mad, 2))  # it is tried again
-        assert not handle.is_done
+        with pytest.raises(ActionFailed, match="its node answered with data that cannot be read"):
+            await handle.result(WITHIN_S)
+        [step] = await plant.steps(handle)
+        assert len(mad.taken) == len(step.attempts) > 1  # it was tried again before
+        assert manager.is_alive
 
 
 @pytest.mark.rabbitmq
@@ -162,14 +162,5 @@ def _raw(body: bytes) -> Publication:
     return Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.NODES_REGISTER, mandatory=False)
 
 
-def _answer(body: bytes) -> Publication:
-    message = Message(body=body)
-    return Publication(message=message, exchange=topology.AMQ_TOPIC, key=topology.STEP_RESULTS, mandatory=False)
-
-
 async def _knows(plant: Plant, node_id: str) -> bool:
     return node_id in await plant.nodes()
-
-
-async def _has_taken(node: DeafNode, count: int = 1) -> bool:
-    return len(node.taken) >= count

@@ -6,14 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.acceptance.foreign_node import DeafNode, linked, registration
-from tests.acceptance.plant import HASTY, WITHIN_S, Plant, until_true
+from tests.acceptance.foreign_node import ForeignNode, linked, registration
+from tests.acceptance.plant import HASTY, WITHIN_S, Plant, counted, until_true
 from tests.acceptance.shell import until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.acceptance.kept_depot import Rabbit
+    from tests.acceptance.shell import Process
 
     from canoa.testing.proxy import TcpProxy
     from canoa.testing.pytest_plugin import ProxyFactory
@@ -125,10 +127,10 @@ async def _cut_under_load(plant: Plant, proxy: TcpProxy, seconds: float) -> None
 
 @pytest.mark.rabbitmq
 async def test_a_node_that_never_answers_loses_its_work_and_then_its_turn(tmp_path: Path, rabbit: Rabbit) -> None:
-    deaf = DeafNode("deaf")
     async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
+        deaf = ForeignNode("deaf", broker)
         await plant.manager(CANOA_STEP_TRAVEL_S="0.5")
-        await deaf.join(broker, "plant.told_at")
+        await deaf.join("plant.told_at")
         await plant.node("gw-1")
 
         await _tell(plant, 20)
@@ -137,6 +139,36 @@ async def test_a_node_that_never_answers_loses_its_work_and_then_its_turn(tmp_pa
         await _tell(plant, 20)
 
         assert len(deaf.taken) == taken >= 3
+
+
+@pytest.mark.rabbitmq
+async def test_a_node_whose_circuit_is_open_gets_one_trial_and_by_its_answer_its_turn_again(
+    tmp_path: Path, rabbit: Rabbit
+) -> None:
+    async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
+        deaf = ForeignNode("deaf", broker)
+        await plant.manager(CANOA_STEP_TRAVEL_S="0.5", CANOA_NODE_FAILURES="1", CANOA_NODE_DOWN_S="3")
+        await deaf.join("plant.told_at")
+        await plant.node("gw-1")
+        await _tell(plant, 2)  # one to each
+        assert len(deaf.taken) == 1
+
+        deaf.answer = "1"
+        await asyncio.sleep(3)
+        await _tell(plant, 1)
+        await until_true(lambda: _has_taken(deaf, 2))
+        await until_true(lambda: _is_up(plant, "deaf"))
+        await _tell(plant, 4)
+
+        assert len(deaf.taken) == 4
+
+
+async def _has_taken(node: ForeignNode, count: int) -> bool:
+    return len(node.taken) >= count
+
+
+async def _is_up(plant: Plant, node_id: str) -> bool:
+    return not await _is_down(plant, node_id)
 
 
 async def _tell(plant: Plant, times: int) -> None:
@@ -158,19 +190,37 @@ async def _is_down(plant: Plant, node_id: str) -> bool:
 async def test_ten_thousand_registrations_at_once_are_one_write_for_each_node_and_change(
     tmp_path: Path, rabbit: Rabbit, is_forced: bool
 ) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        await _flood(plant, [await plant.manager()], is_forced=is_forced)
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.postgres
+async def test_ten_thousand_registrations_at_two_managers_are_one_write_for_each_node_and_change(
+    tmp_path: Path, rabbit: Rabbit, postgres_url: str
+) -> None:
+    async with Plant(tmp_path, rabbit, postgres_url) as plant:
+        await _flood(plant, await asyncio.gather(plant.manager(), plant.manager()), is_forced=True)
+
+
+async def _flood(plant: Plant, managers: Sequence[Process], *, is_forced: bool) -> None:
     names = [f"node-{number}" for number in range(NODES)]
     flood = [registration(name, "plant.double", is_forced=is_forced) for name in names] * (REGISTRATIONS // NODES)
-    async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
-        manager = await plant.manager()
-
+    async with linked(plant.app) as broker:
         assert not any(await broker.publish_many(flood))
+        await until_true(lambda: _have_taken(managers, len(flood)))
         await broker.publish(registration("node-0", "plant.double", "plant.hold", is_forced=is_forced))
-
         await until_true(lambda: _has_changed(plant, "node-0"))
-        rows = await plant.nodes()
-        assert set(rows) == set(names)
-        assert max(row.version for row in rows.values()) == NODES + 1
-        assert manager.is_alive
+
+    rows = await plant.nodes()
+    assert set(rows) == set(names)
+    assert max(row.version for row in rows.values()) == NODES + 1
+    assert all(manager.is_alive for manager in managers)
+
+
+async def _have_taken(managers: Sequence[Process], count: int) -> bool:
+    taken = [await counted(manager, "canoa_registrations_total") for manager in managers]
+    return all(taken) and sum(taken) >= count
 
 
 async def _has_changed(plant: Plant, node_id: str) -> bool:

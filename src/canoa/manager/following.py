@@ -176,7 +176,8 @@ class Follower:
         rows = [self._with_last_sign(row) for row in rows]
         put = await self._store.put_nodes(rows)
         self._telling.on_put(rows, put, why=why)
-        self._catalogue.take(await self._store.nodes(since=put.version - len(rows)))  # tokens are as the store has them
+        written = await self._store.nodes(since=put.version - len(rows))  # tokens are as the store has them
+        self._catalogue.take([*put.found, *written])
         self._tell(version=put.version)
 
     def _with_last_sign(self, row: NodeRow) -> NodeRow:

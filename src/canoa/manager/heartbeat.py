@@ -100,7 +100,9 @@ class Heart:
 
     def beat(self, *, is_forced: bool) -> None:
         """By both ways that nodes may listen on; the same `ts` says that it is the same."""
-        self._last_ms = max(self._last_ms + 1, int(self._clock.now_s() * 1000))
+        now_ms = int(self._clock.now_s() * 1000)
+        is_repeated = 0 <= self._last_ms - now_ms < BEAT_EVERY_S * 1000  # and not a clock that was set back
+        self._last_ms = self._last_ms + 1 if is_repeated else now_ms
         body = sapparchi.encode(sapparchi.Heartbeat(force_register=is_forced, ts=self._last_ms))
         message = Message(body=body, content_type="application/json", persistent=False, expiration_s=EXPIRES_S)
         for exchange in (topology.MANAGER_AVAILABLE, topology.AMQ_TOPIC):

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from canoa.broker.mqtt_address import mqtt_address
+from canoa.execution.health import BreakerSettings
 from canoa.execution.step_settings import StepSettings
 from canoa.manager.node_settings import NodeSettings
 from canoa.manager.service import Manager, ManagerSettings, managing
@@ -66,6 +67,7 @@ def _settings(app: Canoa, own_ports: frozenset[int]) -> ManagerSettings:
             silence_s=settings.node_silence_s,
             grace_s=settings.node_grace_s,
             routing=settings.routing,
+            breaker=BreakerSettings(max_failures=settings.node_failures, down_ms=round(settings.node_down_s * 1000)),
             compression=settings.compression(),
             link_budgets=settings.link_budgets(),
             inbox=settings.node_inbox,

@@ -231,7 +231,14 @@ class Registrations:
         is_new = known is None or known.fingerprint != claim.fingerprint
         registered_ms = now_ms if known is None or is_new else known.registered_ms
         proof = known.proof if known is not None and _is_the_same(known, claim) else Proof.UNPROVEN
-        return msgspec.structs.replace(claim, token=token, registered_ms=registered_ms, seen_ms=now_ms, proof=proof)
+        return msgspec.structs.replace(
+            claim,
+            token=token,
+            registered_ms=registered_ms,
+            seen_ms=now_ms,
+            proof=proof,
+            version=0 if known is None else known.version,
+        )
 
     def _left(self, known: NodeRow | None, claim: NodeRow) -> NodeRow | None:
         if known is None or not known.actions:

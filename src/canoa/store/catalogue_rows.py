@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from canoa.execution.health import BreakerSettings
     from canoa.store.routed_port import HealthNote, NodeRow
+    from canoa.vocabulary import NodeId
 
 CATALOGUE: Final = "catalogue"
 """The counter of the catalogue's versions."""
@@ -34,12 +35,28 @@ def new_identity() -> tuple[str, int]:
     return IDENTITY, secrets.randbits(63)
 
 
-def keeping_token(node: NodeRow, before: NodeRow | None) -> NodeRow:
+def unwritten(nodes: Sequence[NodeRow], before: Mapping[NodeId, NodeRow]) -> tuple[list[NodeRow], list[NodeRow]]:
+    """The rows to write, and those that need not be: as they stand there."""
+    known = [(node, before.get(node.node_id)) for node in nodes]
+    found = [row for node, row in known if row is not None and _is_written(node, row)]
+    return [_keeping_token(node, row) for node, row in known if row is None or not _is_written(node, row)], found
+
+
+def _keeping_token(node: NodeRow, before: NodeRow | None) -> NodeRow:
     """With the token that the same start of it has, by its row so far: managers that hear of it at once by different
     ways draw one each, and the node has been told the first."""
     if before is None or not before.token or before.instance != node.instance:
         return node
     return msgspec.structs.replace(node, token=before.token)
+
+
+def _is_written(node: NodeRow, before: NodeRow) -> bool:
+    """Another manager did, since the version that this one knew: both were told the same at once."""
+    return before.version > node.version and _said(before) == _said(node)
+
+
+def _said(node: NodeRow) -> NodeRow:
+    return msgspec.structs.replace(node, token="", registered_ms=0, seen_ms=0, version=0)
 
 
 def node_values(node: NodeRow, version: int) -> tuple[str, int, int, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canoa.execution.step_records import encode_plan, plan_id
-from canoa.store.catalogue_rows import CATALOGUE, IDENTITY, breaker_key, keeping_token, new_identity, node_values, noted
+from canoa.store.catalogue_rows import CATALOGUE, IDENTITY, breaker_key, new_identity, node_values, noted, unwritten
 from canoa.store.packing import plain
 from canoa.store.postgres_batch import arrays, columns_of
 from canoa.store.routed_port import HealthNoted, NodesPut
@@ -82,14 +82,15 @@ async def put_plan(connection: Connection, plan: Plan, *, now_ms: int) -> bool:
 
 
 async def put_nodes(connection: Connection, nodes: Sequence[NodeRow]) -> NodesPut:
-    last: int = await connection.fetchval(_COUNT, CATALOGUE, len(nodes))
-    # The last of each: a row cannot be written twice by one statement.
+    version: int = await connection.fetchval(_COUNT, CATALOGUE, 0)  # nobody else may, from here on
     before = await _before(connection, nodes)
-    kept = [keeping_token(node, before.get(node.node_id)) for node in nodes]
-    rows = {node.node_id: node_values(node, number) for number, node in enumerate(kept, start=last - len(nodes) + 1)}
-    if rows:
+    new, found = unwritten(nodes, before)
+    if new:
+        # The last of each: a row cannot be written twice by one statement.
+        rows = {node.node_id: node_values(node, number) for number, node in enumerate(new, start=version + 1)}
         await connection.execute(_PUT_NODES, *columns_of(sorted(rows.values())))
-    return NodesPut(last, before)
+        version = await connection.fetchval(_COUNT, CATALOGUE, len(new))
+    return NodesPut(version, before, found)
 
 
 async def _before(connection: Connection, nodes: Sequence[NodeRow]) -> dict[NodeId, NodeRow]:

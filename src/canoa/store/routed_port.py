@@ -183,6 +183,7 @@ class HealthNote(msgspec.Struct, frozen=True, kw_only=True):
 class NodesPut(NamedTuple):
     version: int  # of the catalogue, after it
     before: Mapping[NodeId, NodeRow]  # the rows in whose place these are
+    found: Sequence[NodeRow] = ()  # another manager wrote them meanwhile, word for word: they were not written again
 
 
 class HealthNoted(NamedTuple):
@@ -245,7 +246,8 @@ class RoutedStore(Protocol):
 
     async def put_nodes(self, nodes: Sequence[NodeRow]) -> NodesPut:
         """Write them, each with the catalogue's next version; gives the last, and what stood there in that moment:
-        nobody else writes in between. A token that the same instance has been given stays, whatever the row says."""
+        nobody else writes in between. A token that the same instance has been given stays, whatever the row says. What
+        stands there word for word, in a later version than the row's own, stays as it is."""
 
     async def touch_nodes(self, seen_ms: Mapping[NodeId, int]) -> None:
         """Signs of life. No new version."""

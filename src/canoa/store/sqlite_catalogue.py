@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from canoa.execution.step_records import encode_plan, plan_id
-from canoa.store.catalogue_rows import CATALOGUE, IDENTITY, breaker_key, keeping_token, new_identity, node_values, noted
+from canoa.store.catalogue_rows import CATALOGUE, IDENTITY, breaker_key, new_identity, node_values, noted, unwritten
 from canoa.store.packing import plain
 from canoa.store.routed_port import HealthNoted, NodesPut
 from canoa.store.routed_reads import breaker_row, node_row
@@ -51,17 +51,16 @@ def put_plan(connection: sqlite3.Connection, plan: Plan, *, now_ms: int) -> bool
 
 
 def put_nodes(connection: sqlite3.Connection, nodes: Sequence[NodeRow]) -> NodesPut:
-    found = connection.execute("SELECT value FROM counters WHERE name = ?", (CATALOGUE,)).fetchone()
-    version: int = found[0] if found else 0
+    counted = connection.execute("SELECT value FROM counters WHERE name = ?", (CATALOGUE,)).fetchone()
+    version: int = counted[0] if counted else 0
     before = {node.node_id: row for node in nodes if (row := _before(connection, node)) is not None}
-    if nodes:
-        last = version + len(nodes)
-        kept = [keeping_token(node, before.get(node.node_id)) for node in nodes]
-        rows = [node_values(node, number) for number, node in enumerate(kept, start=version + 1)]
+    new, found = unwritten(nodes, before)
+    if new:
+        rows = [node_values(node, number) for number, node in enumerate(new, start=version + 1)]
         connection.executemany(_PUT_NODE, rows)
-        connection.execute("INSERT OR REPLACE INTO counters (name, value) VALUES (?, ?)", (CATALOGUE, last))
-        return NodesPut(last, before)
-    return NodesPut(version, before)
+        version += len(new)
+        connection.execute("INSERT OR REPLACE INTO counters (name, value) VALUES (?, ?)", (CATALOGUE, version))
+    return NodesPut(version, before, found)
 
 
 def _before(connection: sqlite3.Connection, node: NodeRow) -> NodeRow | None:

@@ -30,7 +30,7 @@ MAX_PLAN_BYTES: Final = 64 * 1024
 
 STATUS: Final = "canoa-status"  # of a result: an `Outcome`, or `RETURNED`
 RETURNED: Final = "returned"  # it did not start: the node leaves, or does not offer it; somebody else may have it
-ENDED: Final = "canoa-ended"  # epoch milliseconds, by the node's clock; `result.STARTED` beside it
+ENDED: Final = "canoa-ended"  # epoch milliseconds, by managers' time as the node knows it; so is `result.STARTED`
 ERROR_TYPE: Final = "canoa-error-type"
 NO_RETRY: Final = "canoa-no-retry"  # true: the action said that another attempt is pointless
 SUSPECT: Final = "canoa-suspect"  # true: it may have ended its node's process, and runs alone; from a node to itself

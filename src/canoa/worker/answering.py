@@ -24,6 +24,8 @@ from canoa.worker.absorbing import Asked, Requests
 from canoa.worker.answer_sending import AnswerSender
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from canoa.broker.port import Broker, Delivery
     from canoa.wire.compression_policy import CompressionRule
     from canoa.wire.result import Failure
@@ -65,7 +67,7 @@ def failure(status: str, what: Failure, *, started_s: float | None = None, is_fi
 class Answerer:
     """`broker`: the settler's own. `way`: to the managers. `outbox`: where answers wait while no way is open; None:
     nowhere. `recent`: answers that may be asked for again; None: nobody has another way to. `compression`: of answers
-    to managers of ours, which read it."""
+    to managers of ours, which read it. `ahead_ms`: of managers' time, this clock."""
 
     def __init__(
         self,
@@ -74,6 +76,7 @@ class Answerer:
         node_id: str,
         *,
         way: AnyWay,
+        ahead_ms: Callable[[], int] = lambda: 0,
         outbox: OutboxWriter | None = None,
         always_keep: bool = False,
         recent: Recent | None = None,
@@ -94,6 +97,7 @@ class Answerer:
         self._recent = recent
         self._settler = settler
         self._node_id = node_id
+        self._ahead_ms = ahead_ms
         self._outbox = outbox
 
     def answer(self, request: NodeMessage, delivery: Delivery, answer: Answer) -> None:
@@ -130,13 +134,14 @@ class Answerer:
                 self._serve(each, message)
 
     def _headers(self, answer: Answer) -> dict[str, HeaderValue]:
+        ahead_ms = self._ahead_ms()
         headers: dict[str, HeaderValue] = {
             sapparchi.STATUS: answer.status,
             result.NODE: self._node_id,
-            sapparchi.ENDED: int(time.time() * 1000),
+            sapparchi.ENDED: int(time.time() * 1000) - ahead_ms,
         }
         if answer.started_s is not None:
-            headers[result.STARTED] = int(answer.started_s * 1000)
+            headers[result.STARTED] = int(answer.started_s * 1000) - ahead_ms
         if answer.error_type:
             headers[sapparchi.ERROR_TYPE] = answer.error_type
         if answer.traceback:

@@ -87,6 +87,7 @@ class Joined:
             settler,
             identity.node_id,
             way=self._answer_way,
+            ahead_ms=lambda: self.node.ahead_ms,
             outbox=outbox,
             always_keep=always_keep,
             recent=Recent() if self._ways.are_several else None,
@@ -103,6 +104,7 @@ class Joined:
             answerer,
             settler,
             on_canary=self._proof.on_canary,
+            ahead_ms=lambda: self.node.ahead_ms,
             max_payload_bytes=offers[0].max_payload_bytes,
         )
 

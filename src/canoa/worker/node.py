@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canoa.broker import topology
 from canoa.broker.listeners import listeners
 from canoa.broker.port import HeaderValue, Message, Publication
+from canoa.clock import now_ms
 from canoa.errors import CanoaError, NodeIdTaken, Undecodable
 from canoa.logs import get_logger
 from canoa.urn import action_urn
@@ -22,6 +23,7 @@ from canoa.wire.codec import ContentType
 from canoa.wire.sapparchi import Heartbeat, Registration, RegistrationAck
 from canoa.worker import registration
 from canoa.worker.identity import fixed_headers
+from canoa.worker.managers_time import ManagersTime
 from canoa.worker.registration import State, View
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ PREDECESSOR_WITHIN_S: Final = 25.0
 """A lost machine's consumer stays until the broker misses two heartbeats of its link, ten seconds each."""
 
 UNANSWERED_REMEDY: Final = "the manager's log says why"
+CLOCK_REMEDY: Final = "set the clock here, or at the managers (NTP); meanwhile deadlines are read by theirs"
 
 
 class Node:
@@ -87,6 +90,7 @@ class Node:
         self._prefetch: int
         self._is_listening = asyncio.Event()  # not while it begins to anew
         self._links = 0  # to its MQTT broker
+        self._managers_time = ManagersTime()
 
     @property
     def id(self) -> str:
@@ -117,6 +121,16 @@ class Node:
     def count_link(self) -> None:
         """One more to its MQTT broker: managers send again what the one before had."""
         self._links += 1
+
+    @property
+    def ahead_ms(self) -> int:
+        """Of managers' time, its clock."""
+        return self._managers_time.ahead_ms
+
+    def heard_time(self, manager_ms: int) -> None:
+        """A manager's clock, as its heartbeat told it a moment ago."""
+        if self._managers_time.heard(manager_ms, now_ms()):
+            log.warning("clock_differs", node_id=self.id, ahead_s=round(self.ahead_ms / 1000), remedy=CLOCK_REMEDY)
 
     # --- Joining --------------------------------------------------------------------------------------
 
@@ -211,6 +225,7 @@ class Node:
 
     def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
         if heartbeat.available:
+            self.heard_time(heartbeat.ts)
             self._feed(registration.Heard(heartbeat.ts, heartbeat.force_register))
 
     def _on_ack(self, ack: RegistrationAck, headers: Mapping[str, HeaderValue]) -> None:

@@ -47,7 +47,7 @@ class NotOffered(WrongUse):
 
 
 class Unicast:
-    """`on_canary` gets what is no action's: it is settled there."""
+    """`on_canary` gets what is no action's: it is settled there. `ahead_ms`: of managers' time, this clock."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Unicast:
         settler: Settler,
         *,
         on_canary: Callable[[NodeMessage, Delivery], None],
+        ahead_ms: Callable[[], int],
         max_payload_bytes: int,
     ) -> None:
         self.refused = 0  # messages that no action was found for
@@ -63,6 +64,7 @@ class Unicast:
         self._answerer = answerer
         self._settler = settler
         self._on_canary = on_canary
+        self._ahead_ms = ahead_ms
         self._loop = asyncio.get_running_loop()
         self._max_bytes = 2 * max_payload_bytes + ENVELOPE_BYTES
 
@@ -89,7 +91,8 @@ class Unicast:
         except (Undecodable, PayloadTooLarge, WrongUse) as exc:
             self._refuse(delivery, body, exc)
             return None
-        return offer, RoutedDelivery(delivery, request, _as_of_the_pool(delivery.message, request, offer))
+        headers = _headers(delivery.message.headers, request, self._ahead_ms())
+        return offer, RoutedDelivery(delivery, request, _as_of_the_pool(delivery.message, request, offer, headers))
 
     def _offer_of(self, request: NodeMessage) -> RoutedOffer:
         if not request.request_id:
@@ -123,22 +126,27 @@ def _half_read(body: bytes) -> NodeMessage:
     return NodeMessage(action_to="", request_id=half.request_id)
 
 
-def _as_of_the_pool(message: Message, request: NodeMessage, offer: RoutedOffer) -> Message:
+def _as_of_the_pool(
+    message: Message, request: NodeMessage, offer: RoutedOffer, headers: Mapping[str, HeaderValue]
+) -> Message:
     """Its body the arguments, its id the request's. Nobody waits for an answer elsewhere."""
     return Message(
         body=offer.action.signature.routed_body(request.message_data.encode()),
         content_type=_JSON,
-        headers=_headers(message.headers, request),
+        headers=headers,
         persistent=message.persistent,
         priority=message.priority,
         message_id=request.request_id,
     )
 
 
-def _headers(given: Mapping[str, HeaderValue], request: NodeMessage) -> Mapping[str, HeaderValue]:
-    """With the task's trace and a key that stays over attempts, where the manager gave none. Retries are its own."""
+def _headers(given: Mapping[str, HeaderValue], request: NodeMessage, ahead_ms: int) -> Mapping[str, HeaderValue]:
+    """With the task's trace and a key that stays over attempts, where the manager gave none. Retries are its own. A
+    deadline is one of this clock."""
     headers = dict(given)
     headers.pop(task.RETRIES, None)
+    if ahead_ms and type(deadline_ms := headers.get(task.DEADLINE)) is int:
+        headers[task.DEADLINE] = max(0, min(deadline_ms + ahead_ms, task.MAX_MS))
     parts = sapparchi.parse_request_id(request.request_id)
     if parts is None:
         return headers

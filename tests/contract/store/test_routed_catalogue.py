@@ -154,6 +154,35 @@ async def test_of_managers_that_write_the_same_node_at_once_one_finds_it_new(ope
     assert {each.site for put in found for each in put.before.values()} == {"natal"}
 
 
+async def test_what_another_manager_has_just_written_of_a_node_is_found_and_not_written_again(store: FullStore) -> None:
+    first = node("gw-7", actions=(FETCH,), token="theirs", registered_ms=NOW_MS)
+    written = await store.put_nodes([first])
+    [stands] = await store.nodes()
+
+    same = await store.put_nodes([node("gw-7", actions=(FETCH,), token="ours", registered_ms=NOW_MS + 1)])
+
+    assert (same.version, list(same.found)) == (written.version, [stands])
+    assert await store.nodes() == [stands]
+
+
+async def test_what_a_manager_knows_is_written_is_written_when_it_says_so_again(store: FullStore) -> None:
+    await store.put_nodes([node("gw-7", actions=(FETCH,))])
+    [stands] = await store.nodes()
+
+    again = await store.put_nodes([stands])
+
+    assert (again.version, list(again.found)) == (stands.version + 1, [])
+
+
+async def test_another_word_about_a_node_is_written_whoever_wrote_before(store: FullStore) -> None:
+    await store.put_nodes([node("gw-7", actions=(FETCH,))])
+
+    other = await store.put_nodes([node("gw-8", actions=(FETCH,)), node("gw-7", actions=())])
+
+    assert list(other.found) == []
+    assert {row.node_id: row.actions for row in await store.nodes()} == {GW7: (), GW8: (FETCH,)}
+
+
 async def test_a_sign_of_life_is_no_change(store: FullStore) -> None:
     await store.put_nodes([node("gw-7"), node("gw-8")])
 
@@ -168,7 +197,7 @@ async def test_a_sign_of_life_is_no_change(store: FullStore) -> None:
 async def test_nodes_are_dropped_with_their_health_unless_they_changed(store: FullStore) -> None:
     await store.put_nodes([node("gw-7"), node("gw-8")])
     await store.note_health([note(Sign.FAILED), note(Sign.FAILED, node_id=GW8)])
-    await store.put_nodes([node("gw-8")])
+    await store.put_nodes([node("gw-8", site="natal")])
 
     assert await store.drop_nodes({GW7: 2, GW8: 2, NodeId("nobody"): 2}) == ["gw-7"]
 

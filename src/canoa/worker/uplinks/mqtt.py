@@ -64,6 +64,7 @@ class MqttUplink:
         is_lasting: bool,
         is_alone: bool,
         on_link: Callable[[], None] = lambda: None,
+        on_time: Callable[[int], None] = lambda _: None,
         link_within_s: float | None = None,
     ) -> None:
         self._node_id = node_id
@@ -71,6 +72,7 @@ class MqttUplink:
         self._is_alone = is_alone
         self._is_lasting = is_lasting and is_alone
         self._on_link = on_link
+        self._on_time = on_time
         self._link_within_s = LINKED_WITHIN_S if link_within_s is None else link_within_s
         self._loop = asyncio.get_running_loop()
         heard: dict[str, OnDelivery] = dict.fromkeys(node_topics(node_id), self._on_work)
@@ -188,6 +190,7 @@ class MqttUplink:
 
     def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
         if heartbeat.available:
+            self._on_time(heartbeat.ts)
             self._feed(registration.Heard(heartbeat.ts, heartbeat.force_register))
 
     def _on_ack(self, ack: RegistrationAck) -> None:

@@ -54,5 +54,6 @@ def _by_mqtt(node: Node, settings: WorkerSettings, shared: Settings, *, is_alone
         is_lasting=bool(settings.node_id),
         is_alone=is_alone,
         on_link=node.count_link,
+        on_time=node.heard_time,
         link_within_s=settings.link_within_s,
     )
