@@ -1,57 +1,81 @@
-"""The way it is in life: a manager and three workers, each a process of its own, which meet on a RabbitMQ."""
+"""The way it is in life: a manager and workers, each a process of its own, which meet on a RabbitMQ."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
-import tempfile
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from examples.continuum.nodes import NODES
 from examples.continuum.plan import app, plan
-from examples.continuum.sensor import sensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from examples.continuum.nodes import Node
 
 CANOA = str(Path(sys.executable).with_name("canoa"))
 READY_WITHIN_S = 30.0
 
 
-def story(broker: str) -> str:
-    with tempfile.TemporaryDirectory() as folder, sensor() as url, ExitStack() as stack:
-        log = Path(folder) / "manager.log"
-        store = f"sqlite:///{folder}/canoa.db"
-        stack.enter_context(_running(log, "manager", "--broker", broker, "--store", store, "--port", "0"))
-        _wait_said(log, "manager_ready")
-        for node in NODES:
-            log = Path(folder) / f"{node.name}.log"
-            place = ["--layer", node.layer.value, "--site", node.site, "--node-id", node.name]
-            target = f"examples.continuum.{node.module}:app"
-            stack.enter_context(_running(log, "worker", target, "--broker", broker, *place))
-            _wait_said(log, "node_registered")
-        task_id, result = asyncio.run(_submitted(broker, url))
-        told = subprocess.run([CANOA, "task", "show", task_id, "--broker", broker], capture_output=True, text=True)
-        return f"{told.stdout}{told.stderr}\n{result}"
+class Processes:
+    """Asked by the commands that you would use."""
 
+    def __init__(self, broker: str) -> None:
+        self._broker = broker
 
-async def _submitted(broker: str, url: str) -> tuple[str, str]:
-    app.use_broker(broker)
-    async with app:
+    async def joined(self, nodes: Sequence[Node]) -> None:
+        """Until the manager knows these to be there, and no others."""
+        wanted = {node.name for node in nodes}
+        async with asyncio.timeout(READY_WITHIN_S):
+            while await self._here() != wanted:
+                pass  # the command takes its time
+
+    async def _here(self) -> set[str]:
+        return {each["id"] for each in json.loads(await self._canoa("nodes", "--json")) if each["state"] == "here"}
+
+    async def told(self, url: str) -> str:
         handle = await plan.submit(url=url)
-        return handle.id, await handle.result(READY_WITHIN_S)
+        result = await handle.result(READY_WITHIN_S)
+        return f"{await self._canoa('task', 'show', handle.id)}\n{result}"
+
+    async def _canoa(self, *command: str) -> str:
+        call = [CANOA, *command, "--broker", self._broker]
+        run = await asyncio.to_thread(subprocess.run, call, capture_output=True, text=True, check=False)
+        if run.returncode:
+            raise SystemExit(run.stderr)
+        return run.stdout
+
+
+@asynccontextmanager
+async def manager_and(nodes: Sequence[Node], folder: Path, broker: str) -> AsyncIterator[Processes]:
+    app.use_broker(broker)
+    async with AsyncExitStack() as stack:
+        log = folder / "manager.log"
+        store = f"sqlite:///{folder}/canoa.db"
+        stack.enter_context(running(log, "manager", "--broker", broker, "--store", store, "--port", "0", "--json"))
+        await asyncio.to_thread(_wait_said, log, "manager_ready")
+        for node in nodes:
+            stack.enter_context(running(folder / f"{node.name}.log", *worker(node), "--broker", broker))
+        await stack.enter_async_context(app)
+        yield Processes(broker)
+
+
+def worker(node: Node) -> list[str]:
+    place = ["--layer", node.layer.value, "--site", node.site, "--node-id", node.name]
+    return ["worker", f"examples.continuum.{node.module}:app", *place]
 
 
 @contextmanager
-def _running(log: Path, *command: str) -> Iterator[None]:
-    with log.open("wb") as said:
-        process = subprocess.Popen([CANOA, *command, "--json"], stdout=said, stderr=said)
+def running(log: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("ab") as said:
+        process = subprocess.Popen([CANOA, *command], stdout=said, stderr=said)
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait()

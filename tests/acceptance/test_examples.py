@@ -96,8 +96,16 @@ def test_the_continuum_runs_with_one_command_over_rabbitmq_as_processes(rabbit_u
 
 @pytest.mark.mosquitto
 def test_the_continuum_shows_how_work_moves_when_the_edge_node_on_mqtt_stops_and_comes_back() -> None:
-    run = continuum("--migrate")
+    assert_the_story_of_a_move(continuum("--migrate"))
 
+
+@pytest.mark.mosquitto
+@pytest.mark.rabbitmq
+def test_the_continuum_shows_how_work_moves_over_rabbitmq_too(rabbit_url: str) -> None:
+    assert_the_story_of_a_move(continuum("--migrate", "--broker", rabbit_url))
+
+
+def assert_the_story_of_a_move(run: subprocess.CompletedProcess[str]) -> None:
     assert (run.returncode, run.stderr) == (0, "")
     assert re.findall(r"^--- (.*)$", run.stdout, re.MULTILINE) == [
         "meter-7 is at the edge, on MQTT",
