@@ -61,6 +61,8 @@ def _attempts(step: StepView) -> Iterator[str]:
     for each in step.attempts:
         where = f"{each.attempt}. {clean(each.node_id):{width}}  {each.outcome or 'out':9}"
         yield f"{where}  {_times(each)}  ({clean(each.why)})"
+        for passed in each.passed:
+            yield f"   not {clean(passed)}"
         if each.error:
             yield f"   {clean(each.error)}"
 

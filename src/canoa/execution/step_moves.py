@@ -37,6 +37,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     ended_ms: int | None = None
     outcome: str | None = None  # an `Outcome`, `returned`, `lost` or `undone`; None while it is out
     error: str | None = None
+    passed: tuple[str, ...] = ()  # which other nodes were ruled out, and by what
     context: tuple[float, ...] = ()  # while it is out: what the choice was made on, for whoever learns from its end
 
 
@@ -107,6 +108,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timeout_s: float | None  # what the node says about the action
     retries: int
     context: tuple[float, ...] = ()  # what the choice was made on
+    passed: tuple[str, ...] = ()  # which other nodes were not, and what ruled them out
 
 
 class Need(msgspec.Struct, frozen=True, gc=False):

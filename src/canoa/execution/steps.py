@@ -321,7 +321,12 @@ class Course:
         step.retries = choice.retries if planned.retries is None else planned.retries
         step.limit_ms = None if timeout_s is None else now_ms + limit_ms(timeout_s, self._settings.travel_s)
         sent = AttemptRow(
-            attempt=step.attempt, node_id=choice.node_id, why=choice.why, sent_ms=now_ms, context=choice.context
+            attempt=step.attempt,
+            node_id=choice.node_id,
+            why=choice.why,
+            passed=choice.passed,
+            sent_ms=now_ms,
+            context=choice.context,
         )
         step.story.append(sent)
         if len(step.story) > MAX_STORY:
@@ -371,6 +376,7 @@ class Course:
             attempt=last.attempt,
             node_id=last.node_id,
             why=last.why,
+            passed=last.passed,
             sent_ms=last.sent_ms,
             started_ms=told.started_ms if told is not None else None,
             ended_ms=now_ms if told is None or told.ended_ms is None else told.ended_ms,

@@ -5,17 +5,17 @@ Asked with the same `Need` as the router, so that a plan's step is explained by 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 from canoa.execution import health
 from canoa.execution.explaining import Considered, Explained
 from canoa.execution.health import Health
-from canoa.manager.catalogue import Presence, offered
+from canoa.manager.catalogue import offered
 from canoa.manager.placing import Placed
-from canoa.manager.pools import WHOLE_NODE, Pool
+from canoa.manager.pools import Pool
+from canoa.manager.ruled_out import Placing, away_why, elsewhere_why, last_circuit, whose_circuit
 
 if TYPE_CHECKING:
-    from canoa.execution.placement import Placement
     from canoa.execution.step_moves import Need
     from canoa.manager.catalogue import Catalogue
     from canoa.manager.placing import Placer
@@ -26,38 +26,11 @@ if TYPE_CHECKING:
     from canoa.store.routed_port import NodeRow
     from canoa.vocabulary import ActionName, NodeId
 
-_AWAY: Final = {
-    Presence.SILENT: "silent: no sign of life for too long",
-    Presence.UNREACHABLE: "unreachable: it has neither a queue nor an address",
-    Presence.LEFT: "it left",
-    Presence.DEAF: "deaf: what is sent to its queue is not answered",
-    Presence.CUT_OFF: "cut off: nobody listens on its queue, and it may come back",
-    Presence.DEAD: "dead: nobody has listened on its queue for longer than its grace, or there is no queue",
-}
 
-
-class _Placing(NamedTuple):
-    """Where it may go: as the step says, or else its action."""
-
-    placement: Placement | None
-    whose: str
-    sites: frozenset[str]  # to which it is to be near
-
-    def is_far(self, site: str) -> bool:
-        return bool(self.sites) and site not in self.sites
-
-    def allows(self, candidate: Candidate) -> bool:
-        placement = self.placement
-        if placement is None:
-            return True
-        is_barred = placement.near == "require" and self.is_far(candidate.site)
-        return placement.allows(candidate.layer, candidate.labels) and not is_barred
-
-
-def _placing(router: Router, pool: Pool, need: Need) -> _Placing:
+def _placing(router: Router, pool: Pool, need: Need) -> Placing:
     placement = need.placement or pool.placement
     sites = router.sites(need) if placement is not None and placement.near else frozenset()
-    return _Placing(placement, "action" if need.placement is None else "step", sites)
+    return Placing(placement, "action" if need.placement is None else "step", sites)
 
 
 def explained(catalogue: Catalogue, strategies: Strategies, router: Router, need: Need) -> Explained:
@@ -100,7 +73,7 @@ def _rated(
     placer: Placer,
     pool: Pool,
     need: Need,
-    placing: _Placing,
+    placing: Placing,
     *,
     avoid: frozenset[NodeId],
 ) -> list[Considered]:
@@ -118,27 +91,14 @@ def _with_refusal(catalogue: Catalogue, able: Considered) -> Considered:
 
 
 def _elsewhere(
-    candidate: Candidate, action: ActionName, placing: _Placing, placer: Placer, *, is_used: bool
+    candidate: Candidate, action: ActionName, placing: Placing, placer: Placer, *, is_used: bool
 ) -> Considered:
-    """A healthy one that the placement leaves out. `is_used`: others of its layer are not."""
-    placement = placing.placement
-    assert placement is not None  # without one, nobody is left out
-    tide = placer.tide(action, candidate.layer, placement, placing.sites)
-    if missing := placement.missing(candidate.labels):
-        why = f"it has no label {', '.join(missing)}"
-    elif placement.layers and candidate.layer not in placement.layers:
-        why = f"the {placing.whose} may run in {', '.join(placement.layers)}"
-    elif placing.is_far(candidate.site) and (is_used or placement.near == "require"):
-        why = f"it is not in {', '.join(sorted(placing.sites))}, where the input comes from"
-    elif tide.is_out:
-        why = f"its layer {'is slow' if tide.is_slow else 'has enough to do'}: the next one gets what comes"
-    else:
-        why = "another layer is preferred"
+    why = elsewhere_why(candidate, action, placing, placer, is_used=is_used)
     return Considered(candidate.node_id, candidate.layer, candidate.site, ruled_out=why)
 
 
 def _doubtful(
-    catalogue: Catalogue, router: Router, doubtful: Doubtful, need: Need, placing: _Placing, *, others_can: bool
+    catalogue: Catalogue, router: Router, doubtful: Doubtful, need: Need, placing: Placing, *, others_can: bool
 ) -> Considered:
     candidate = doubtful.candidate
     found = Considered(candidate.node_id, candidate.layer, candidate.site)
@@ -150,8 +110,8 @@ def _doubtful(
 
 
 def _open_why(catalogue: Catalogue, doubtful: Doubtful, now_ms: int) -> str:
-    circuit = max(doubtful.open_circuits, key=lambda row: row.down_until_ms)
-    of = "the node" if circuit.action == WHOLE_NODE else "the action there"
+    circuit = last_circuit(doubtful)
+    of = whose_circuit(circuit)
     if health.health(circuit, now_ms, catalogue.settings.breaker) is Health.DOWN:
         left_s = (circuit.down_until_ms - now_ms) / 1000
         return f"{of} is DOWN after {circuit.failures} failures, for {left_s:.0f} s more"
@@ -159,11 +119,7 @@ def _open_why(catalogue: Catalogue, doubtful: Doubtful, now_ms: int) -> str:
 
 
 def _away(catalogue: Catalogue, row: NodeRow, now_ms: int) -> Considered:
-    state = catalogue.state(row, now_ms)
-    why = next((why for presence, why in _AWAY.items() if presence == state), "not in routing yet")
-    if state == Presence.UNREACHABLE and (refused := catalogue.endpoint_refusal(row)):
-        why = f"unreachable: its endpoint is not called: {refused}"
-    return Considered(row.node_id, row.layer, row.site, ruled_out=why)
+    return Considered(row.node_id, row.layer, row.site, ruled_out=away_why(catalogue, row, now_ms))
 
 
 def _offering(catalogue: Catalogue, action: ActionName) -> list[NodeRow]:

@@ -18,6 +18,7 @@ from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import Choice, Need, Route
 from canoa.manager.budgets import Budgets
 from canoa.manager.inboxes import Inboxes
+from canoa.manager.passing import Passing
 from canoa.manager.placing import Placer
 from canoa.manager.pools import WHOLE_NODE, Pool
 from canoa.manager.unknown import unknown_action
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from canoa.vocabulary import ActionName, NodeId
 
 NOBODY: Final = Pool()
+NOWHERE: Final[frozenset[str]] = frozenset()
 
 TRIALS_LOOKED_AT: Final = 16
 """Those whose time comes first are in front. More would make a choice slow where many are claimed, or to be avoided."""
@@ -68,6 +70,7 @@ class Router:
         self._note = note
         self.budgets = budgets or Budgets({}, catalogue.clock)
         self.inboxes = inboxes or Inboxes()
+        self._passing = Passing(catalogue, self.placer, self.never_why)
         self._lock = threading.Lock()
         self._trials: dict[tuple[NodeId, str], int] = {}  # when they were claimed here: the rows follow later
 
@@ -147,16 +150,23 @@ class Router:
     def _clear(self, need: Need, pool: Pool, avoid: frozenset[NodeId]) -> Choice | None:
         placement = need.placement or pool.placement
         candidates: Sequence[Candidate] = pool.clear
-        moved_why = ""
+        moved_why, sites = "", NOWHERE
         if placement is not None:
-            sites = self.sites(need) if placement.near else ()
+            sites = self.sites(need) if placement.near else NOWHERE
             candidates, moved_why = self.placer.place(need, pool.clear, placement, avoid=avoid, sites=sites)
         chosen = self._strategies.choose(pool.routing, need, candidates, avoid=avoid) if candidates else None
         if chosen is None:
             return None
         is_watched = placement is not None and placement.is_watched
         self._strategies.sent(pool.routing, need, chosen.candidate.node_id, is_watched=is_watched)
-        return _choice(chosen.candidate, f"{chosen.why}, {moved_why}" if moved_why else chosen.why, chosen.context)
+        return Choice(
+            node_id=chosen.candidate.node_id,
+            why=f"{chosen.why}, {moved_why}" if moved_why else chosen.why,
+            passed=self._passing.words(need, pool, candidates, placement, avoid=avoid, sites=sites),
+            timeout_s=chosen.candidate.timeout_s,
+            retries=chosen.candidate.retries,
+            context=chosen.context,
+        )
 
     def sites(self, need: Need) -> frozenset[str]:
         """Where its input comes from, as far as that is known. Any thread may look: rows are replaced, not changed."""
@@ -177,7 +187,12 @@ class Router:
             candidate = each.candidate
             if candidate.node_id not in avoid and is_fit(candidate) and self._claim(each, now_ms):
                 self._strategies.sent(pool.routing, need, candidate.node_id)
-                return _choice(candidate, TRIAL_WHY)
+                return Choice(
+                    node_id=candidate.node_id,
+                    why=TRIAL_WHY,
+                    timeout_s=candidate.timeout_s,
+                    retries=candidate.retries,
+                )
         return None
 
     def _allowed(self, need: Need, pool: Pool) -> Callable[[Doubtful], bool]:
@@ -243,16 +258,6 @@ def _ended_at(written: Sequence[tuple[Move, Moved]]) -> dict[NodeId, int]:
 def _can_fail(candidate: Candidate, retries_left: int | None) -> bool:
     """The step has another attempt then."""
     return (candidate.retries if retries_left is None else retries_left) > 0
-
-
-def _choice(candidate: Candidate, why: str, context: tuple[float, ...] = ()) -> Choice:
-    return Choice(
-        node_id=candidate.node_id,
-        why=why,
-        timeout_s=candidate.timeout_s,
-        retries=candidate.retries,
-        context=context,
-    )
 
 
 _port: type[Route] = Router

@@ -102,6 +102,7 @@ def _attempt(row: AttemptRow, ready_ms: int | None) -> AttemptView:
         attempt=row.attempt,
         node_id=row.node_id,
         why=row.why,
+        passed=list(row.passed),
         sent_at=as_time(row.sent_ms),
         started_at=as_time_or_none(row.started_ms),
         ended_at=as_time_or_none(row.ended_ms),

@@ -27,11 +27,13 @@ class RoutedRequest:
 class AttemptView:
     """One time a step was sent to a node. `queued_ms`: from when it could have been sent; `travelled_ms`: until the
     node began; `ran_ms`: there. `outcome`: None while it is out; also `returned` and `lost`, which are no attempts of
-    the action, and `undone`, of a run before, whose effect was compensated."""
+    the action, and `undone`, of a run before, whose effect was compensated. `passed`: which other nodes were ruled out,
+    and by what."""
 
     attempt: int
     node_id: str
     why: str
+    passed: list[str]
     sent_at: datetime
     started_at: datetime | None
     ended_at: datetime | None

@@ -35,6 +35,7 @@ TASK = TaskView(
 def attempt(number: int, node_id: str, **said: Any) -> AttemptView:
     known: dict[str, Any] = {
         "why": "next in turn",
+        "passed": [],
         "sent_at": AT,
         "started_at": None,
         "ended_at": None,
@@ -64,7 +65,9 @@ def step(name: str, *attempts: AttemptView, **said: Any) -> StepView:
 
 FETCHED = step(
     "fetch",
-    attempt(1, "edge-1", outcome="lost", error="its queue is gone", queued_ms=0),
+    attempt(
+        1, "edge-1", outcome="lost", error="its queue is gone", queued_ms=0, passed=["fog-1: it is far", "b: deaf"]
+    ),
     attempt(1, "edge-22", outcome="ok", queued_ms=2, travelled_ms=5, ran_ms=31),
     state="ended",
     outcome="ok",
@@ -91,6 +94,8 @@ def test_each_step_and_attempt_has_its_node_its_reason_and_its_times(monkeypatch
         "task 0192  power-factor  failed, took 1.24 s  (submitted 06-01 12:00:00)\n"
         "├─ fetch   ok         continuum.fetch\n"
         "│          1. edge-1   lost       queued 0 ms  (next in turn)\n"
+        "│             not fog-1: it is far\n"
+        "│             not b: deaf\n"
         "│             its queue is gone\n"
         "│          1. edge-22  ok         queued 2 ms, travelled 5 ms, ran 31 ms  (next in turn)\n"
         "├─ pf      failed     continuum.pf  after fetch\n"

@@ -153,7 +153,10 @@ def test_the_least_loaded_is_whoever_has_least_to_do_and_then_whoever_says_so() 
     choice = strategy.choose(Need(RESIZE, NOW_MS), candidates, avoid=NOBODY)
 
     assert choice is not None
-    assert (choice.candidate.node_id, choice.why) == ("c", "least loaded of 3: 0 out, and says 10% load")
+    assert (choice.candidate.node_id, choice.why) == (
+        "c",
+        "least loaded of 3: 0 out and 10% load; b 0 out and 90% load, a 3 out",
+    )
     assert strategy.rate(Need(RESIZE, NOW_MS), candidates)[0].candidate.node_id == "c"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from canoa.manager.routing.port import Candidate
     from canoa.vocabulary import NodeId
+
+NAMED: Final = 3
+"""Of those that were looked at and not chosen: so many are told beside the one that was, the nearest first."""
 
 
 def drawn(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from canoa.manager.routing.drawing import drawn
+from canoa.manager.routing.drawing import NAMED, drawn
 from canoa.manager.routing.drifting import Drifting
 from canoa.manager.routing.port import Chosen, Rated, Strategy
 from canoa.manager.routing.traffic import FAILED_TIMES, LONGEST_MS
@@ -149,8 +149,11 @@ class Learned:
             beliefs = self._beliefs(need, looked_at, circumstances)
         gauss = self._random.gauss
         guesses = [gauss(belief.rank, belief.spread) for belief in beliefs]
-        best = guesses.index(min(guesses))
+        best, *others = sorted(range(len(guesses)), key=guesses.__getitem__)
         why = f"learned: {_in_ms(beliefs[best])}, the best guess of {len(looked_at)}"
+        if others:
+            beside = (f"{looked_at[at].node_id} {_in_ms(beliefs[at])}" for at in others[:NAMED])
+            why = f"{why}; {', '.join(beside)}"
         return Chosen(looked_at[best], why, (beliefs[best].out, *circumstances))
 
     def learn(self, seen: Seen) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from canoa.manager.routing.drawing import drawn
+from canoa.manager.routing.drawing import NAMED, drawn
 from canoa.manager.routing.port import Chosen, Rated, Strategy
 
 if TYPE_CHECKING:
@@ -30,21 +30,28 @@ class LeastLoaded:
         if not looked_at:
             return None
         rand = self._random.random
-        (out, load), _, best = min(
-            ((self._load(each, need), rand(), each) for each in looked_at), key=lambda rated: rated[:2]
-        )
-        says = "" if not load else f", and says {load:.0%} load"
-        return Chosen(best, f"least loaded of {len(looked_at)}: {out} out{says}")
+        rated = sorted(((self._load(each, need), rand(), each) for each in looked_at), key=lambda each: each[:2])
+        (load, _, best), *others = rated
+        why = f"least loaded of {len(looked_at)}: {_in_words(load)}"
+        if others:
+            beside = (f"{each.node_id} {_in_words(load)}" for load, _, each in others[:NAMED])
+            why = f"{why}; {', '.join(beside)}"
+        return Chosen(best, why)
 
     def learn(self, seen: Seen) -> None:
         """Nothing: what is out is counted for all strategies."""
 
     def rate(self, need: Need, candidates: Sequence[Candidate]) -> list[Rated]:
         rated = sorted(((self._load(each, need), each) for each in candidates), key=lambda pair: pair[0])
-        return [Rated(each, out, f"{out} out, and says {load:.0%} load") for (out, load), each in rated]
+        return [Rated(each, load[0], _in_words(load)) for load, each in rated]
 
     def _load(self, candidate: Candidate, need: Need) -> tuple[int, float]:
         return round(self._traffic.out(candidate.node_id, need.now_ms)), candidate.load or 0.0
+
+
+def _in_words(load: tuple[int, float]) -> str:
+    out, share = load
+    return f"{out} out and {share:.0%} load" if share else f"{out} out"
 
 
 _port: type[Strategy] = LeastLoaded
