@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from canoa.store.schema import steps, tasks
-from canoa.store.sqlite_rows import SIZES, Lookup, Rows, cut, replacing
+from canoa.store.sqlite_rows import MAX_STATEMENTS, SIZES, Lookup, Rows, cut, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,3 +70,34 @@ def test_keys_find_the_rows_that_are_there(pets: sqlite3.Connection, count: int)
     found = KNOWN.rows(pets, [f"{number}" for number in range(2 * count)])
 
     assert sorted(found) == sorted((f"{number}", f"pet {number}") for number in range(count))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_what_rows_do_not_have_is_nothing_and_what_they_had_goes(count: int) -> None:
+    rows = Rows("notes", ["id", "text", "blob"], then=replacing(["id"], ["text", "blob"]))
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as notes:
+        notes.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT, blob BLOB)")
+        rows.write(notes, [(number, "old", b"old") for number in range(count)])
+        rows.write(notes, [(number, None, b"new") for number in range(count)])
+        with_blobs = notes.execute("SELECT * FROM notes ORDER BY id").fetchall()
+        rows.write(notes, [(number, "some" if number % 3 else None, None) for number in range(count)])
+        with_texts = notes.execute("SELECT * FROM notes ORDER BY id").fetchall()
+
+    assert with_blobs == [(number, None, b"new") for number in range(count)]
+    assert with_texts == [(number, "some" if number % 3 else None, None) for number in range(count)]
+
+
+def test_there_are_never_more_statements_than_so_many() -> None:
+    columns = [f"c{number}" for number in range(8)]
+    rows = Rows("wide", ["id", *columns])
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as wide:
+        wide.execute(f"CREATE TABLE wide (id INTEGER PRIMARY KEY, {', '.join(columns)})")
+        for shape in range(2 ** len(columns)):
+            values = [shape if shape >> place & 1 else None for place in range(len(columns))]
+            rows.write(wide, [(8 * shape + number, *values) for number in range(8)])
+
+        found = wide.execute(f"SELECT {', '.join(columns)} FROM wide ORDER BY id").fetchall()
+    assert len(rows._statements) <= MAX_STATEMENTS + len(SIZES)
+    assert found == [
+        tuple(shape if shape >> place & 1 else None for place in range(8)) for shape in range(256) for _ in range(8)
+    ]
