@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canoa.broker.port import Delivery, Message, Settlement
+from canoa.broker.port import ACK, Delivery, Message, Settlement
 from canoa.wire import bundle
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ class Whole:
         self.delivery = delivery
         self.left = parts
         self.opened_s = now_s
-        self._how = Settlement.ACK
+        self._how = ACK
         self._on_end = on_end
 
     def settle_one(self, how: Settlement) -> None:
         """The broker knows nothing of parts: where one must come again, all of them do."""
-        if how is not Settlement.ACK:
+        if how is not ACK:
             self._how = Settlement.REQUEUE
         self.left -= 1
         if self.left == 0:
@@ -69,7 +69,7 @@ class PartDelivery:
     def is_settled(self) -> bool:
         return self._is_settled or self.whole.delivery.is_settled
 
-    def settle(self, how: Settlement = Settlement.ACK) -> bool:
+    def settle(self, how: Settlement = ACK) -> bool:
         if self._is_settled or self.whole.delivery.is_settled:
             return False
         self._is_settled = True

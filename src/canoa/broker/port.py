@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -127,6 +127,10 @@ class Settlement(enum.Enum):
     ACK = "ack"
     REQUEUE = "requeue"  # back to the queue, about where it was, marked as redelivered
     REJECT = "reject"  # to the queue's dead-letter exchange, or dropped where there is none
+
+
+ACK: Final = Settlement.ACK
+"""As almost always: Python 3.11 takes ten times as long to find a member in its class."""
 
 
 class Delivery(Protocol):

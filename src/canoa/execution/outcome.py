@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 
 class Outcome(enum.StrEnum):
@@ -14,3 +15,7 @@ class Outcome(enum.StrEnum):
     REFUSED = "refused"  # arguments, encoding, size: a retry would end the same
     POISONED = "poisoned"  # it ended its worker too often
     RETRIED = "retried"  # it failed, and waits for its next attempt
+
+
+OK: Final = Outcome.OK
+"""For what is asked of every step: Python 3.11 takes ten times as long to find a member in its class."""

@@ -6,7 +6,7 @@ Values and a protocol; what follows from a move is decided in `steps.py`.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -98,6 +98,10 @@ class Verdict(enum.StrEnum):
     DOUBLE = "double"  # it was known: the same task again, the same answer again
     LATE = "late"  # of an attempt, a run or a time that is over
     UNKNOWN = "unknown"  # no such task or step
+
+
+TAKEN: Final = Verdict.TAKEN
+"""As almost always; see `outcome.OK`."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -37,9 +37,9 @@ class Effect(msgspec.Struct, gc=False):
 
     verdict: Verdict = Verdict.TAKEN
     sends: list[int] = []  # steps whose attempt is to be sent
-    closed: list[str] = []  # request ids that are not to be sent any more
-    cancel: list[str] = []  # request ids whose answer nobody wants any more
-    freed: list[tuple[NodeId, ActionName]] = []  # attempts that ended without their node
+    closed: tuple[str, ...] = ()  # request ids that are not to be sent any more
+    cancel: tuple[str, ...] = ()  # request ids whose answer nobody wants any more
+    freed: tuple[tuple[NodeId, ActionName], ...] = ()  # attempts that ended without their node
     due_ms: list[int] = []
     node_id: NodeId | None = None
     action: ActionName | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from canoa.execution import compensation, rules
-from canoa.execution.outcome import Outcome
+from canoa.execution.outcome import OK, Outcome
 from canoa.execution.policy import Policy
 from canoa.execution.step_moves import AttemptRow, StepEnd, StepLost, Verdict
 from canoa.execution.step_needs import need_of
@@ -103,10 +103,10 @@ class Course:
         step = self._out(move)
         if step is None:
             return self._refused(move)
-        self._close(step, _OK if move.outcome is Outcome.OK else move.outcome.value, move.now_ms, told=move)
-        if move.outcome is Outcome.OK:
+        self._close(step, _OK if move.outcome is OK else move.outcome.value, move.now_ms, told=move)
+        if move.outcome is OK:
             step.output = move.output
-            self._end(step.step, Outcome.OK, None, now_ms=move.now_ms)
+            self._end(step.step, OK, None, now_ms=move.now_ms)
         else:
             end = end_of(move.outcome, is_final=move.is_final)
             self._failed(step, move.outcome, end, move.error or move.outcome.value, now_ms=move.now_ms)
@@ -140,7 +140,7 @@ class Course:
         self._effect = Effect()
         for step in self.own:
             if step.state == SENT:
-                self._effect.cancel.append(self._request_id(step))
+                self._effect.cancel += (self._request_id(step),)
                 self._free(step)
                 self._close(step, Outcome.CANCELLED.value, now_ms)
                 self._set_ended(step, Outcome.CANCELLED, compensation.CALLED_OFF, now_ms=now_ms)
@@ -233,7 +233,7 @@ class Course:
             self._arm(step, limit_ms, now_ms)
             return
         self._effect.node_id = step.node_id
-        self._effect.cancel.append(self._request_id(step))
+        self._effect.cancel += (self._request_id(step),)
         error = f"node {step.node_id} did not answer in time"
         self._close(step, Outcome.TIMED_OUT.value, now_ms, error=error)
         self._failed(step, Outcome.TIMED_OUT, rules.TimedOut(), error, now_ms=now_ms)
@@ -243,7 +243,7 @@ class Course:
         if is_unsent or has_gone_back(step.due_ms, now_ms):
             self._arm(step, now_ms + ANSWERED_WITHIN_MS, now_ms)
             return
-        self._effect.cancel.append(self._request_id(step))
+        self._effect.cancel += (self._request_id(step),)
         self._close(step, RETURNED, now_ms, error="nobody answered")
         self._dispatch(step, now_ms)
 
@@ -384,7 +384,7 @@ class Course:
             error=told.error if told is not None else error,
         )
         effect = self._effect
-        effect.closed.append(self._request_id(step))
+        effect.closed += (self._request_id(step),)
         effect.step_outcome = outcome
         effect.step = self.outline.steps[step.step].name
         effect.context = last.context
@@ -395,11 +395,11 @@ class Course:
 
     def _free(self, step: StepRecord) -> None:
         """Its node owes nothing any more."""
-        self._effect.freed.append((NodeId(step.node_id or ""), self._action(step.step)))
+        self._effect.freed += ((NodeId(step.node_id or ""), self._action(step.step)),)
 
     def _end(self, at: int, outcome: Outcome, error: str | None, *, now_ms: int) -> None:
         self._set_ended(self.steps[at], outcome, error, now_ms=now_ms)
-        if outcome is not Outcome.OK:
+        if outcome is not OK:
             self._skip(self.outline.behind[at], now_ms)
             return
         for next_at in self.outline.behind[at]:
@@ -420,7 +420,7 @@ class Course:
 
     def _set_ended(self, step: StepRecord, outcome: Outcome, error: str | None, *, now_ms: int) -> None:
         step.state, step.error, step.ended_ms = ENDED, error, now_ms
-        step.outcome = _OK if outcome is Outcome.OK else outcome.value
+        step.outcome = _OK if outcome is OK else outcome.value
         step.due_ms = step.limit_ms = None
         self._touch(step)
 
@@ -434,7 +434,7 @@ class Course:
         if self.is_open and (self._has_undone(now_ms) if self.outline.undoes else self._has_ended()):
             self.is_open = False
             failed = self.failure()
-            self._effect.outcome = Outcome.OK if failed is None else Outcome(failed.outcome or "")
+            self._effect.outcome = OK if failed is None else Outcome(failed.outcome or "")
             if self.outline.undoes and compensation.was_called_off(self.outline, self.steps):
                 self._effect.outcome = Outcome.CANCELLED
         return self._effect

@@ -15,7 +15,7 @@ import msgspec
 from canoa.broker.direct import DirectDelivery
 from canoa.clock import now_ms
 from canoa.errors import CanoaError, PayloadTooLarge, Undecodable
-from canoa.execution.outcome import Outcome
+from canoa.execution.outcome import OK, Outcome
 from canoa.execution.plan_inputs import sound
 from canoa.execution.step_moves import StepEnd, StepLost
 from canoa.logs import get_logger
@@ -179,7 +179,7 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
         started_ms=past_ms(headers.get(result.STARTED), now_ms),
         ended_ms=past_ms(headers.get(sapparchi.ENDED), now_ms),
     )
-    if outcome is Outcome.OK:
+    if outcome is OK:
         return end
     return msgspec.structs.replace(
         end,
@@ -231,11 +231,11 @@ def _outcome(status: object, data: str) -> tuple[Outcome, str | None]:
     """Without a status it is a success, unless it says nothing but an error."""
     if status is None:
         error = _error(data)
-        return (Outcome.OK, None) if error is None else (Outcome.FAILED, error)
+        return (OK, None) if error is None else (Outcome.FAILED, error)
     outcome = _ENDS.get(status) if isinstance(status, str) else None
     if outcome is None:
         raise Undecodable(f"header {sapparchi.STATUS} is {status!r:.40}, which is no end of an attempt")
-    return outcome, None if outcome is Outcome.OK else _error(data) or "no reason given"
+    return outcome, None if outcome is OK else _error(data) or "no reason given"
 
 
 def _error(data: str) -> str | None:

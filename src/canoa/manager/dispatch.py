@@ -127,13 +127,14 @@ class Dispatch:
         await self.moving.aclose()
         self._look_back()
 
-    def _after(self, move: Move, moved: Moved) -> None:
+    def _after(self, moves: Sequence[Move], answers: Sequence[Moved]) -> None:
         """What somebody waits for leaves in this turn of the loop; whatever else a move means comes in the next."""
-        if moved.owed:
-            self.sender.send(moved.owed)
-        if not self._moved:
+        for moved in answers:
+            if moved.owed:
+                tell(self.sender.send, moved.owed)
+        if answers and not self._moved:
             self._loop.call_soon(self._look_back)  # before its caller's next request, which may need the place
-        self._moved.append((move, moved))
+        self._moved += zip(moves, answers, strict=True)
 
     def _look_back(self) -> None:
         written, self._moved = self._moved, []

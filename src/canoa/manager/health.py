@@ -37,6 +37,7 @@ MAX_WAITING: Final = 10_000
 """While the store is away; the oldest are forgotten first: the newest say how it is."""
 REPEAT_AFTER_S: Final = 1.0
 
+_FINE: Final = Sign.OK  # see `outcome.OK`
 _SIGNS: Final[dict[str, Sign]] = {
     Outcome.OK: Sign.OK,
     Outcome.FAILED: Sign.OK,
@@ -72,9 +73,9 @@ class HealthNotes:
             sign = sign_of(moved.step_outcome)
             if sign is None or moved.node_id is None or moved.action is None:
                 continue
-            if sign is Sign.OK:
+            if sign is _FINE:
                 heard.add(moved.node_id)
-            if sign is not Sign.OK or self._catalogue.breakers or self._unsettled:  # circuits are open almost never
+            if sign is not _FINE or self._catalogue.breakers or self._unsettled:  # circuits are open almost never
                 self._note(moved, moved.node_id, moved.action, sign, move.now_ms)
         for node_id in heard:
             self._catalogue.heard(node_id)

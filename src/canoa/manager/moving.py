@@ -33,14 +33,14 @@ more of it again should this process be killed."""
 
 
 class Moving:
-    """`after` hears every move that a kill cannot undo any more, before whoever gave it hears that it is on disk;
+    """`after` hears all moves that a kill cannot undo any more, before whoever gave it hears that it is on disk;
     `ahead` what may be sent before."""
 
     def __init__(
         self,
         store: RoutedStore,
         route: Route,
-        after: Callable[[Move, Moved], None],
+        after: Callable[[Sequence[Move], Sequence[Moved]], None],
         *,
         ahead: Callable[[Sequence[Owed]], None],
         settings: StepSettings = DEFAULT_SETTINGS,
@@ -119,7 +119,7 @@ class _Door:
         settings: StepSettings,
         *,
         ahead: Callable[[Sequence[Owed]], None],
-        after: Callable[[Move, Moved], None],
+        after: Callable[[Sequence[Move], Sequence[Moved]], None],
         on_returned: Callable[[], None],
     ) -> None:
         self._store = store
@@ -163,9 +163,7 @@ class _Door:
         )
 
     def _on_committed(self, moves: Sequence[Move], answers: Sequence[Moved]) -> None:
-        after = self._after
-        for move, moved in zip(moves, answers, strict=True):
-            tell(after, move, moved)
+        tell(self._after, moves, answers)
 
     def _on_end(
         self,

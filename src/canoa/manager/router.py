@@ -14,7 +14,7 @@ import msgspec
 
 from canoa.execution import health
 from canoa.execution.health import Sign
-from canoa.execution.outcome import Outcome
+from canoa.execution.outcome import OK
 from canoa.execution.step_moves import Choice, Need, Route
 from canoa.manager.budgets import Budgets
 from canoa.manager.inboxes import Inboxes
@@ -136,7 +136,7 @@ class Router:
         row = self._catalogue.rows.get(moved.node_id) if moved.node_id is not None else None
         if row is not None and moved.action is not None and moved.step_outcome is not None:
             pool = self._catalogue.pools.by_action.get(moved.action, NOBODY)
-            is_ok = moved.step_outcome == Outcome.OK
+            is_ok = moved.step_outcome == OK
             self._strategies.ended(pool.routing, row, moved, is_ok=is_ok, now_ms=now_ms)
             self.placer.ended(moved.action, row.layer, took_ms=moved.took_ms, now_ms=now_ms)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from canoa.broker import topology
 from canoa.clock import as_time
-from canoa.execution.step_moves import StepEnd, StepLost, Verdict
+from canoa.execution.step_moves import TAKEN, StepEnd, StepLost
 from canoa.store.routed_port import Begin
 from canoa.store.telling import tell
 from canoa.wire import sapparchi
@@ -35,7 +35,9 @@ class Telling:
         """One of which there is something wrong does not keep the others from being told."""
         are_wanted = self._events.are_wanted
         for move, moved in written:
-            if moved.verdict is Verdict.TAKEN:
+            if moved.queued_ms is not None:
+                self._stats.step_queue.observe(moved.queued_ms / 1000)
+            if moved.verdict is TAKEN and (are_wanted or moved.outcome is not None or isinstance(move, Begin)):
                 tell(self._on_taken, move, moved, are_wanted)
 
     def _on_taken(self, move: Move, moved: Moved, are_wanted: bool) -> None:
@@ -43,8 +45,6 @@ class Telling:
         also what happens to steps."""
         if isinstance(move, Begin):
             self._tell("accepted", move.task.id, moved, move.now_ms)
-        if moved.queued_ms is not None:
-            self._stats.step_queue.observe(moved.queued_ms / 1000)
         if are_wanted:
             self._tell_steps(move, moved)
         if moved.outcome is not None:

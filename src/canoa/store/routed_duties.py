@@ -107,7 +107,7 @@ def moved(answer: Answer) -> Moved:
         step_outcome=effect.step_outcome,
         took_ms=effect.took_ms,
         context=effect.context,
-        freed=tuple(effect.freed),
+        freed=effect.freed,
         due_ms=tuple(effect.due_ms),
-        cancel=tuple(effect.cancel),
+        cancel=effect.cancel,
     )

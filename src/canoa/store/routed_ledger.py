@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
 
-from canoa.execution.outcome import Outcome
-from canoa.execution.step_moves import CancelTask, Rerun, StepDue, StepEnd, StepLost, Verdict
+from canoa.execution.outcome import OK
+from canoa.execution.step_moves import TAKEN, CancelTask, Rerun, StepDue, StepEnd, StepLost, Verdict
 from canoa.execution.step_records import BLOCKED, SENT, StepRecord
 from canoa.execution.step_rules import Effect
 from canoa.execution.steps import Course
@@ -286,7 +286,7 @@ class RoutedLedger:
             return _unknown(move.now_ms)
         known = self._tasks[task_id]
         effect = course.end(move if move.error is None else _bounded(move))
-        if effect.verdict is Verdict.TAKEN and move.outcome is Outcome.OK:
+        if effect.verdict is TAKEN and move.outcome is OK:
             known.given_bytes += len(move.output)
             if known.task.standing == _WAITING:
                 known.task.standing = _RUNNING
@@ -328,7 +328,7 @@ class RoutedLedger:
         if not known.task.has_message:  # its input was forgotten
             return Answer(move.now_ms, Effect(verdict=Verdict.LATE))
         effect = course.rerun(move.now_ms)
-        if effect.verdict is Verdict.TAKEN:
+        if effect.verdict is TAKEN:
             reopen(known.task, run=known.task.run + 1)
             self._change(known.task, with_result=True)
         return self._did(known, course, effect, move.now_ms)

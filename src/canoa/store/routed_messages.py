@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from canoa.errors import PayloadTooLarge
 from canoa.execution import compensation
-from canoa.execution.outcome import Outcome
+from canoa.execution.outcome import OK, Outcome
 from canoa.execution.plan_inputs import compensation_input, input_of, task_output
 from canoa.execution.plan_result import StepReport, consolidated
 from canoa.execution.step_records import SKIPPED
@@ -112,7 +112,7 @@ def end(
     task_id = TaskId(task.id)
     error = _error(course, outcome)
     output: bytes | None = None
-    if outcome is Outcome.OK:
+    if outcome is OK:
         try:
             output = task_output(course.outline.plan, course.outline.final, _outputs(course))
         except PayloadTooLarge as exc:
@@ -151,7 +151,7 @@ def _story(steps: Sequence[StepRecord]) -> tuple[int, int | None, AttemptRow | N
 
 def _error(course: Course, outcome: Outcome) -> str | None:
     """Of several steps it names the one, and what of them could not be undone."""
-    if outcome is Outcome.OK:
+    if outcome is OK:
         return None
     failed = course.failure()
     if outcome is Outcome.CANCELLED or failed is None:

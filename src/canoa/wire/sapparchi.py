@@ -6,6 +6,7 @@ everything works without it. Names of exchanges, queues and keys are in `broker/
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -177,21 +178,33 @@ def canary_node(request_id: str) -> str | None:
 # --- Request ids ----------------------------------------------------------------------------------------
 
 _MAX_DIGITS: Final = 9
+_TAILS: Final = 1024
+"""Of request ids that are remembered: most steps are sent once, and plans are short. To write or read one takes as long
+as all the rest of the id."""
 
 
 def request_id(task_id: str, step: int, attempt: int, send: int) -> str:
     """Unique per attempt, and per node it was sent to: `send` counts those."""
-    return f"{task_id}.{step}.{attempt}.{send}"
+    return task_id + _tail(step, attempt, send)
 
 
 def parse_request_id(text: str) -> tuple[str, int, int, int] | None:
     """Task id, step, attempt, send; None for what no manager of ours made."""
     parts = text.rsplit(".", 3)  # half the time that a regular expression takes
-    if len(parts) != 4:
+    if len(parts) != 4 or not parts[0]:
         return None
-    task_id, step, attempt, send = parts
-    if not (task_id and step.isdecimal() and attempt.isdecimal() and send.isdecimal()):
+    numbers = _numbers(parts[1], parts[2], parts[3])
+    return None if numbers is None else (parts[0], *numbers)
+
+
+@lru_cache(_TAILS)
+def _tail(step: int, attempt: int, send: int) -> str:
+    return f".{step}.{attempt}.{send}"
+
+
+@lru_cache(_TAILS)
+def _numbers(*texts: str) -> tuple[int, int, int] | None:
+    if not all(each.isdecimal() and len(each) <= _MAX_DIGITS for each in texts):
         return None
-    if len(step) > _MAX_DIGITS or len(attempt) > _MAX_DIGITS or len(send) > _MAX_DIGITS:
-        return None
-    return task_id, int(step), int(attempt), int(send)
+    step, attempt, send = map(int, texts)
+    return step, attempt, send

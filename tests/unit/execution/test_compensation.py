@@ -210,7 +210,7 @@ def test_undoing_cannot_be_cancelled() -> None:
 
     again = course.cancel(NOW_MS + 30)
 
-    assert (again.verdict, again.cancel) == (Verdict.LATE, [])
+    assert (again.verdict, again.cancel) == (Verdict.LATE, ())
     assert course.steps[4].state == SENT
 
 

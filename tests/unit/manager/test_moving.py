@@ -54,7 +54,7 @@ def new_moving(book: Book, heard: list[Move] | None = None) -> Moving:
     return Moving(
         book,  # type: ignore[arg-type]  # what is used of it
         None,  # type: ignore[arg-type]
-        lambda move, _: after.append(move),
+        lambda moves, _: after.extend(moves),
         ahead=lambda _: None,
     )
 
