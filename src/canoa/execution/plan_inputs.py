@@ -57,7 +57,7 @@ def input_of(step: Step, task_input: bytes, outputs: Mapping[str, bytes]) -> byt
         return _waited_for(step, task_input, outputs)
     opened: dict[str | None, dict[str, msgspec.Raw]] = {}
     values = {name: _value(step.name, source, task_input, outputs, opened) for name, source in step.arguments.items()}
-    return _joined(f"the input of step {step.name!r}", values)
+    return _joined("the input of step", step.name, values)
 
 
 def _waited_for(step: Step, task_input: bytes, outputs: Mapping[str, bytes]) -> bytes:
@@ -65,7 +65,7 @@ def _waited_for(step: Step, task_input: bytes, outputs: Mapping[str, bytes]) -> 
         return task_input
     if len(step.after) == 1:
         return outputs[step.after[0]]
-    return _by_step(f"the input of step {step.name!r}", step.after, outputs)
+    return _by_step("the input of step", step.name, step.after, outputs)
 
 
 def compensation_input(step: Step, task_input: bytes, outputs: Mapping[str, bytes], output: bytes | None) -> bytes:
@@ -73,14 +73,14 @@ def compensation_input(step: Step, task_input: bytes, outputs: Mapping[str, byte
     `input_of`."""
     got = input_of(step, task_input, outputs)
     values = {"input": msgspec.Raw(got), "output": msgspec.Raw(b"null" if output is None else output)}
-    return _joined(f"the input of the compensation of step {step.name!r}", values)
+    return _joined("the input of the compensation of step", step.name, values)
 
 
 def task_output(plan: Plan, names: Sequence[str], outputs: Mapping[str, bytes]) -> bytes:
     """The result of a task whose steps all succeeded. `names`: of its `final_steps`. Raises `PayloadTooLarge`."""
     if len(names) == 1:
         return outputs[names[0]]
-    return _by_step(f"the result of plan {plan.name!r}", names, outputs)
+    return _by_step("the result of plan", plan.name, names, outputs)
 
 
 def final_steps(plan: Plan) -> list[str]:
@@ -94,27 +94,28 @@ def final_steps(plan: Plan) -> list[str]:
 # --- Splicing -------------------------------------------------------------------------------------------
 
 
-def _by_step(what: str, names: Iterable[str], outputs: Mapping[str, bytes]) -> bytes:
+def _by_step(what: str, whose: str, names: Iterable[str], outputs: Mapping[str, bytes]) -> bytes:
     given = {name: outputs[name] for name in names}
-    _check_size(what, sum(map(len, given.values())))
-    return _encoded(what, {name: msgspec.Raw(output) for name, output in given.items()})
+    _check_size(what, whose, sum(map(len, given.values())))
+    return _encoded(what, whose, {name: msgspec.Raw(output) for name, output in given.items()})
 
 
-def _joined(what: str, values: dict[str, msgspec.Raw]) -> bytes:
+def _joined(what: str, whose: str, values: dict[str, msgspec.Raw]) -> bytes:
     if len(values) > FEW:
-        _check_size(what, sum(memoryview(each).nbytes for each in values.values()))
-    return _encoded(what, values)
+        _check_size(what, whose, sum(memoryview(each).nbytes for each in values.values()))
+    return _encoded(what, whose, values)
 
 
-def _encoded(what: str, values: dict[str, msgspec.Raw]) -> bytes:
+def _encoded(what: str, whose: str, values: dict[str, msgspec.Raw]) -> bytes:
     joined = _encode(values)
-    _check_size(what, len(joined))
+    _check_size(what, whose, len(joined))
     return joined
 
 
-def _check_size(what: str, size_bytes: int) -> None:
+def _check_size(what: str, whose: str, size_bytes: int) -> None:
     if size_bytes > MAX_JOINED_BYTES:
-        raise PayloadTooLarge(what, size_bytes, MAX_JOINED_BYTES, remedy="let steps give references (paths, URLs)")
+        remedy = "let steps give references (paths, URLs)"
+        raise PayloadTooLarge(f"{what} {whose!r}", size_bytes, MAX_JOINED_BYTES, remedy=remedy)
 
 
 def _value(

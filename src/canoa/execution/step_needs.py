@@ -32,10 +32,9 @@ def need_of(outline: Outline, steps: Sequence[StepRecord], step: StepRecord, now
 
 def _nodes(places: Sequence[int], steps: Sequence[StepRecord]) -> tuple[NodeId, ...]:
     """That its input comes from."""
-    nodes: list[NodeId] = []
-    for place in places:  # mostly one
-        nodes.append(NodeId(steps[place].node_id or ""))
-    return tuple(nodes)
+    if len(places) == 1:  # as mostly
+        return (NodeId(steps[places[0]].node_id or ""),)
+    return tuple([NodeId(steps[place].node_id or "") for place in places])
 
 
 def _size_bytes(places: Sequence[int], steps: Sequence[StepRecord], input_bytes: int) -> int:

@@ -92,7 +92,7 @@ class Course:
         is_known = self._route.is_known
         unknown = [at for at, step in enumerate(self.outline.steps) if not is_known(step.action)]
         for at in unknown:
-            self._refuse_unknown(self.outline.own_place(at), self._action(at), now_ms)
+            self._refuse_unknown(self.outline.own_place(at), self.outline.steps[at].action, now_ms)
         if unknown:
             self._skip([step.step for step in self.own if step.is_open], now_ms)
         else:
@@ -126,7 +126,7 @@ class Course:
         self._effect = Effect()
         if step is None or not self.is_open or step.due_ms != move.due_ms:
             return Effect(verdict=Verdict.UNKNOWN if step is None else Verdict.LATE)
-        self._effect.action = self._action(step.step)
+        self._effect.action = self.outline.steps[step.step].action
         if step.state == SENT:
             self._look_at_sent(step, move.now_ms, is_unsent=is_unsent)
         else:
@@ -191,7 +191,7 @@ class Course:
             return None
         if step.send != move.send or step.attempt != move.attempt:
             return None
-        self._effect = Effect(node_id=step.node_id, action=self._action(step.step))
+        self._effect = Effect(node_id=step.node_id, action=self.outline.steps[step.step].action)
         return step
 
     def _refused(self, move: StepEnd | StepLost) -> Effect:
@@ -282,7 +282,7 @@ class Course:
         latest_ms = now_ms + LOOK_MS
         step.due_ms = latest_ms if at_ms is None else min(at_ms, latest_ms)
         self._effect.due_ms.append(step.due_ms)
-        self._touch(step)
+        self.touched[step.step] = step
 
     # --- Nodes --------------------------------------------------------------------------------------
 
@@ -300,7 +300,7 @@ class Course:
             self._dispatch(step, now_ms)
 
     def _dispatch(self, step: StepRecord, now_ms: int) -> None:
-        action = self._action(step.step)
+        action = self.outline.steps[step.step].action
         need = need_of(self.outline, self.steps, step, now_ms, input_bytes=self._input_bytes)
         choice = self._route.choose(need)
         if choice is not None:
@@ -395,7 +395,7 @@ class Course:
 
     def _free(self, step: StepRecord) -> None:
         """Its node owes nothing any more."""
-        self._effect.freed += ((NodeId(step.node_id or ""), self._action(step.step)),)
+        self._effect.freed += ((NodeId(step.node_id or ""), self.outline.steps[step.step].action),)
 
     def _end(self, at: int, outcome: Outcome, error: str | None, *, now_ms: int) -> None:
         self._set_ended(self.steps[at], outcome, error, now_ms=now_ms)
@@ -415,19 +415,19 @@ class Course:
             if step.is_open:
                 step.state, step.due_ms, step.limit_ms, step.ended_ms = SKIPPED, None, None, now_ms
                 step.error = why
-                self._touch(step)
+                self.touched[step.step] = step
                 left += self.outline.behind[step.step]
 
     def _set_ended(self, step: StepRecord, outcome: Outcome, error: str | None, *, now_ms: int) -> None:
         step.state, step.error, step.ended_ms = ENDED, error, now_ms
         step.outcome = _OK if outcome is OK else outcome.value
         step.due_ms = step.limit_ms = None
-        self._touch(step)
+        self.touched[step.step] = step
 
     def _reset(self, step: StepRecord) -> None:
         step.state, step.attempt = BLOCKED, 0
         step.outcome = step.error = step.ready_ms = step.due_ms = step.limit_ms = step.ended_ms = step.output = None
-        self._touch(step)
+        self.touched[step.step] = step
 
     def _finished(self, now_ms: int) -> Effect:
         """The effect so far, with the task's end if nothing is left."""
@@ -484,9 +484,6 @@ class Course:
     def _at(self, place: int) -> StepRecord | None:
         return self.steps[place] if 0 <= place < len(self.steps) else None
 
-    def _action(self, at: int) -> ActionName:
-        return self.outline.steps[at].action
-
     def _request_id(self, step: StepRecord) -> str:
         return request_id(step.task_id, step.step, step.attempt, step.send)
 
@@ -496,9 +493,6 @@ class Course:
             if self.steps[place].outcome != _OK:
                 return False
         return True
-
-    def _touch(self, step: StepRecord) -> None:
-        self.touched[step.step] = step
 
 
 def _ended_ms(step: StepRecord) -> int:

@@ -72,9 +72,13 @@ class Links:
         if row is None:
             return
         size_bytes = len(delivery.message.body)
-        account = self._account(row)
+        account = self._accounts.get(node_id)
+        if account is None or account.layer is not row.layer:
+            account = self._account(row)
         account.in_bytes += size_bytes
-        self._total(account, came_by(delivery)).in_bytes += size_bytes
+        way = came_by(delivery)
+        total = account.totals.get(way) or self._total(account, way)
+        total.in_bytes += size_bytes
         if self._budgets.is_limiting:
             self._budgets.spend(row, size_bytes)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from canoa.manager.inboxes import Inboxes
 from canoa.manager.passing import Passing
 from canoa.manager.placing import Placer
 from canoa.manager.pools import WHOLE_NODE, Pool
+from canoa.manager.routing.round_robin import why as in_turns_why
 from canoa.manager.unknown import unknown_action
 from canoa.store.routed_port import HealthNote
 
@@ -47,6 +48,13 @@ TRIAL_WHY: Final = "a trial, to see whether it has recovered"
 AGAIN_WHY: Final = "although it had this step before: nobody else can"
 
 
+class _Ready(NamedTuple):
+    """The choices of those who get a pool's attempts in turns; none: that is not all there is to it."""
+
+    pool: Pool
+    choices: tuple[Choice, ...]
+
+
 class Router:
     """`note` hears of trials, in the thread that asked. `budgets`: who gets nothing, since enough has travelled;
     `inboxes`: since enough is out there."""
@@ -71,6 +79,7 @@ class Router:
         self.budgets = budgets or Budgets({}, catalogue.clock)
         self.inboxes = inboxes or Inboxes()
         self._passing = Passing(catalogue, self.placer, self.never_why)
+        self._ready: dict[ActionName, _Ready] = {}
         self._lock = threading.Lock()
         self._trials: dict[tuple[NodeId, str], int] = {}  # when they were claimed here: the rows follow later
 
@@ -88,12 +97,32 @@ class Router:
 
     def choose(self, need: Need) -> Choice | None:
         pool = self._catalogue.pools.by_action.get(need.action, NOBODY)
-        choice = self._choose(need, pool, self.never(pool))
+        choice = self._in_turn(need, pool) or self._choose(need, pool, self.never(pool))
         if choice is not None:
             self.inboxes.sent(choice.node_id)
             if self.budgets.is_limiting:
                 self._hold(choice.node_id, need.size_bytes)
         return choice
+
+    def _in_turn(self, need: Need, pool: Pool) -> Choice | None:
+        """As almost always: it asks for nothing, and whoever is next may have it. None: there is more to think of."""
+        if need.avoid or need.placement is not None or self.inboxes.full or self.budgets.is_limiting:
+            return None
+        if not pool.clear:
+            return None
+        ready = self._ready.get(need.action)
+        if ready is None or ready.pool is not pool:
+            ready = self._ready[need.action] = self._made_ready(need, pool)
+        if not ready.choices or self._strategies.is_counting:
+            return None
+        return ready.choices[self._strategies.in_turns.turn(need, pool.clear) % len(ready.choices)]
+
+    def _made_ready(self, need: Need, pool: Pool) -> _Ready:
+        if pool.doubtful or pool.placement is not None or not self._strategies.takes_turns(pool.routing):
+            return _Ready(pool, ())
+        why = in_turns_why(len(pool.clear))
+        passed = self._passing.words(need, pool, pool.clear, None, avoid=frozenset(), sites=NOWHERE)
+        return _Ready(pool, tuple(_choice(each, why, passed) for each in pool.clear))
 
     def never(self, pool: Pool) -> frozenset[NodeId]:
         """Those of its nodes that get nothing now, perhaps with some that are not its own."""
@@ -159,14 +188,9 @@ class Router:
             return None
         is_watched = placement is not None and placement.is_watched
         self._strategies.sent(pool.routing, need, chosen.candidate.node_id, is_watched=is_watched)
-        return Choice(
-            node_id=chosen.candidate.node_id,
-            why=f"{chosen.why}, {moved_why}" if moved_why else chosen.why,
-            passed=self._passing.words(need, pool, candidates, placement, avoid=avoid, sites=sites),
-            timeout_s=chosen.candidate.timeout_s,
-            retries=chosen.candidate.retries,
-            context=chosen.context,
-        )
+        why = f"{chosen.why}, {moved_why}" if moved_why else chosen.why
+        passed = self._passing.words(need, pool, candidates, placement, avoid=avoid, sites=sites)
+        return _choice(chosen.candidate, why, passed, context=chosen.context)
 
     def sites(self, need: Need) -> frozenset[str]:
         """Where its input comes from, as far as that is known. Any thread may look: rows are replaced, not changed."""
@@ -187,12 +211,7 @@ class Router:
             candidate = each.candidate
             if candidate.node_id not in avoid and is_fit(candidate) and self._claim(each, now_ms):
                 self._strategies.sent(pool.routing, need, candidate.node_id)
-                return Choice(
-                    node_id=candidate.node_id,
-                    why=TRIAL_WHY,
-                    timeout_s=candidate.timeout_s,
-                    retries=candidate.retries,
-                )
+                return _choice(candidate, TRIAL_WHY)
         return None
 
     def _allowed(self, need: Need, pool: Pool) -> Callable[[Doubtful], bool]:
@@ -242,6 +261,17 @@ class Router:
             del self._trials[circuit]
             return False
         return claimed_ms is not None
+
+
+def _choice(candidate: Candidate, why: str, passed: tuple[str, ...] = (), *, context: tuple[float, ...] = ()) -> Choice:
+    return Choice(
+        node_id=candidate.node_id,
+        why=why,
+        passed=passed,
+        timeout_s=candidate.timeout_s,
+        retries=candidate.retries,
+        context=context,
+    )
 
 
 def _ended_at(written: Sequence[tuple[Move, Moved]]) -> dict[NodeId, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import count, islice
+from itertools import count
 from typing import TYPE_CHECKING
 
 from canoa.manager.routing.port import Chosen, Rated, Strategy
@@ -28,18 +28,22 @@ class RoundRobin:
         self._next: dict[_Round, int] = {}  # for people: whoever chooses takes turns
 
     def choose(self, need: Need, candidates: Sequence[Candidate], *, avoid: frozenset[NodeId]) -> Chosen | None:
+        length = len(candidates)
+        for _ in range(min(length, len(avoid) + 1)):  # each of `avoid` costs a turn at most
+            candidate = candidates[self.turn(need, candidates) % length]
+            if candidate.node_id not in avoid:
+                return Chosen(candidate, why(length))
+        return _first_other(candidates, avoid)
+
+    def turn(self, need: Need, candidates: Sequence[Candidate]) -> int:
+        """The next one: whose it is, follows from how many there are."""
         round_ = _round(need, candidates)
         turns = self._turns.get(round_)
         if turns is None:
             turns = self._turns.setdefault(round_, count(self._start))
-        length = len(candidates)
-        # Each of `avoid` costs a turn at most. `count` takes a step for all threads: no two get the same turn.
-        for turn in islice(turns, min(length, len(avoid) + 1) if avoid else 1):
-            candidate = candidates[turn % length]
-            if candidate.node_id not in avoid:
-                self._next[round_] = turn + 1
-                return Chosen(candidate, _why(length))
-        return _first_other(candidates, avoid)
+        turn = next(turns)  # a step for all threads: no two get the same turn
+        self._next[round_] = turn + 1
+        return turn
 
     def learn(self, seen: Seen) -> None:
         """Nothing: its turn comes, however it went."""
@@ -62,7 +66,7 @@ def _round(need: Need, candidates: Sequence[Candidate]) -> _Round:
 def _first_other(candidates: Sequence[Candidate], avoid: frozenset[NodeId]) -> Chosen | None:
     """Other threads took turns in between, and all of ours met `avoid`."""
     found = next((each for each in candidates if each.node_id not in avoid), None)
-    return None if found is None else Chosen(found, _why(len(candidates)))
+    return None if found is None else Chosen(found, why(len(candidates)))
 
 
 def _turn_why(after: int) -> str:
@@ -70,7 +74,8 @@ def _turn_why(after: int) -> str:
 
 
 @cache
-def _why(length: int) -> str:
+def why(length: int) -> str:
+    """One of so many, for people."""
     return f"round robin over {length} nodes" if length > 1 else "the only node that may have it now"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canoa.logs import get_logger
 from canoa.manager.routing.learned import Learned
@@ -23,17 +23,20 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+_IN_TURNS: Final = Routing.ROUND_ROBIN  # see `outcome.OK`
+
 
 class Strategies:
     """`default`: for actions that ask for none. `start`, `seed`: where round robin begins, and chance."""
 
-    def __init__(self, default: Routing = Routing.ROUND_ROBIN, *, start: int = 0, seed: int | None = None) -> None:
+    def __init__(self, default: Routing = _IN_TURNS, *, start: int = 0, seed: int | None = None) -> None:
         self.traffic = Traffic()
         self._default = default
         self.is_counting = False  # somebody looks: until then nobody need be told of ends
         self._learned = Learned(self.traffic, seed=seed)
+        self.in_turns = RoundRobin(start)
         self._by_name: dict[Routing, Strategy] = {
-            Routing.ROUND_ROBIN: RoundRobin(start),
+            _IN_TURNS: self.in_turns,
             Routing.LEAST_LOADED: LeastLoaded(self.traffic, seed=seed),
             Routing.POWER_OF_TWO: PowerOfTwo(self.traffic, seed=seed),
             Routing.LEARNED: self._learned,
@@ -50,14 +53,18 @@ class Strategies:
             return self.of(wanted).choose(need, candidates, avoid=avoid)
         except Exception:
             log.exception("strategy_failed", action=need.action, routing=self.name(wanted).value)
-            return self._by_name[Routing.ROUND_ROBIN].choose(need, candidates, avoid=avoid)
+            return self.in_turns.choose(need, candidates, avoid=avoid)
 
     def name(self, wanted: Routing | None) -> Routing:
         return wanted or self._default
 
+    def takes_turns(self, wanted: Routing | None) -> bool:
+        """Whoever is next gets it, and nobody looks at what is out."""
+        return self.name(wanted) is _IN_TURNS and not self.is_counting
+
     def sent(self, wanted: Routing | None, need: Need, node_id: NodeId, *, is_watched: bool = False) -> None:
         """Counted once somebody looks: round robin does not. `is_watched`: others do."""
-        if is_watched or self.name(wanted) is not Routing.ROUND_ROBIN:
+        if is_watched or self.name(wanted) is not _IN_TURNS:
             self.is_counting = True
         if self.is_counting:
             self.traffic.sent(need.action, node_id, need.now_ms)
