@@ -45,6 +45,11 @@ class Runs(enum.StrEnum):
     IN_PROCESS = "process"
 
 
+ON_LOOP: Final = Runs.ON_LOOP
+IN_PROCESS: Final = Runs.IN_PROCESS
+"""For what is asked of every task; see `outcome.OK`."""
+
+
 MAX_S: Final = 10 * 365 * 86_400
 """Ten years: more is a mistake in the unit, and milliseconds of it still fit into every header."""
 

@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from canoa.broker.dead_letters import DeathReason
-from canoa.broker.port import Message, Overflow, Queue, Settlement
+from canoa.broker.port import ACK, Message, Overflow, Queue, Settlement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,7 +169,7 @@ class QueueState:
         if entry not in subscription.held or self.is_deleted:
             return False
         del subscription.held[entry]
-        if how is not Settlement.ACK:
+        if how is not ACK:
             self._decline(entry, how)
         if not subscription.is_free:
             self._line_up(subscription)

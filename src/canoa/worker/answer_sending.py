@@ -18,7 +18,7 @@ from canoa.broker import topology
 from canoa.broker.bundled import PartDelivery
 from canoa.broker.port import Publication
 from canoa.errors import BrokerUnreachable, DeliveryUnknown, Unroutable
-from canoa.execution.outcome import Outcome
+from canoa.execution.outcome import OK
 from canoa.logs import get_logger
 from canoa.repeating import is_lasting
 from canoa.wire import packing, sapparchi
@@ -177,7 +177,7 @@ class AnswerSender:
         owed.is_told = True
         if self._recent is not None and owed.is_work:
             answer = _answer(owed)
-            self._recent.put(owed.asked, answer, is_ok=answer.headers[sapparchi.STATUS] == Outcome.OK)
+            self._recent.put(owed.asked, answer, is_ok=answer.headers[sapparchi.STATUS] == OK)
         if owed.row is not None and self._forwarder is not None:
             self._forwarder.sent(owed.row)
         self._end(owed, is_answered=owed.is_work)
@@ -221,7 +221,7 @@ class AnswerSender:
         assert self._outbox is not None
         owed.may_keep = False  # once
         answer = _answer(owed)
-        is_ok = answer.headers[sapparchi.STATUS] == Outcome.OK  # a failure is one run's own, and answers no other
+        is_ok = answer.headers[sapparchi.STATUS] == OK  # a failure is one run's own, and answers no other
         entry = Entry(
             request_id=owed.asked.id,
             action=owed.asked.request.action_to,

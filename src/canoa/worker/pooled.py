@@ -14,7 +14,7 @@ from canoa.broker import ladder, topology
 from canoa.broker.port import Consumer, Delivery, Message, Publication
 from canoa.execution import rules
 from canoa.execution.backoff import pick_rung
-from canoa.execution.outcome import Outcome
+from canoa.execution.outcome import OK, Outcome
 from canoa.execution.prefetch import RunEstimate
 from canoa.logs import get_logger
 from canoa.vocabulary import TaskId
@@ -88,7 +88,7 @@ class PoolOffer(Offer):
             )
             gone = partial(self._caller_is_gone, known, delivery)
             self._answer(known, delivery, answer, if_gone=gone)
-        self.stats.outcomes[Outcome.OK] += 1
+        self.stats.outcomes[OK] += 1
 
     def _answer(self, known: Task, delivery: Delivery, answer: Message, *, if_gone: Callable[[], None]) -> None:
         """To the caller, or to the recorders: those are never gone for good, so what they keep is sent until taken."""

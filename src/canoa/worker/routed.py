@@ -19,7 +19,7 @@ from canoa.broker.bundled import PartDelivery
 from canoa.broker.port import Delivery, Message, Settlement
 from canoa.errors import PayloadTooLarge
 from canoa.execution import rules
-from canoa.execution.outcome import Outcome
+from canoa.execution.outcome import OK, Outcome
 from canoa.logs import get_logger
 from canoa.wire import result, sapparchi, task
 from canoa.worker.absorbing import Asked
@@ -151,8 +151,8 @@ class RoutedOffer(Offer):
         body = value.body if isinstance(value, Encoded) else self.action.signature.result.encode(value)
         if len(body) > self.max_payload_bytes:
             raise PayloadTooLarge(f"the result of {self.name}", len(body), self.max_payload_bytes)
-        self._tell(delivery, Answer(status=Outcome.OK, data=body.decode(), started_s=known.started_s))
-        self.stats.outcomes[Outcome.OK] += 1
+        self._tell(delivery, Answer(status=OK, data=body.decode(), started_s=known.started_s))
+        self.stats.outcomes[OK] += 1
 
     def end_badly(self, known: Task, delivery: Delivery, end: rules.End, what: result.Failure) -> None:
         """The manager decides whether there is a next attempt; it hears what this one says about it."""

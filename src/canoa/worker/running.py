@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from canoa import telemetry
-from canoa.action import Runs
+from canoa.action import IN_PROCESS, ON_LOOP
 from canoa.context import Context
 from canoa.errors import ActionTimedOut, ArgumentsRefused, DoNotRetry, PayloadTooLarge, Undecodable, WrongUse
 from canoa.execution import rules
@@ -283,14 +283,14 @@ class Runner:
         body = packing.unpack(message, offer.max_payload_bytes)
         variables = copy_context()
         variables.run(trace.received.set, telemetry.trace_headers(known))
-        if action.runs is Runs.IN_PROCESS:
+        if action.runs is IN_PROCESS:
             return self._in_process(offer, known, body, self._context(known, limit_s)), variables
         args, kwargs = action.signature.call_form(action.signature.decode(body, message.content_type))
         if action.signature.takes_context:
             context = self._context(known, limit_s)
             attempt.on_interrupt = context.cancel
             args = (context, *args)
-        if action.runs is Runs.ON_LOOP:
+        if action.runs is ON_LOOP:
             return action.function(*args, **kwargs), variables
         return self._in_thread(variables.copy(), partial(action.function, *args, **kwargs)), variables
 

@@ -158,7 +158,7 @@ def _headers(given: Mapping[str, HeaderValue], request: NodeMessage, ahead_ms: i
     return headers
 
 
-@lru_cache(1024)
+@lru_cache(4096)
 def _traceparent(task_id: str) -> str | None:
     """All steps of a task are in its trace. None for an id that can be none's."""
     traced = trace.parse(f"00-{task_id}-{task_id[16:]}-01")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from canoa import telemetry
-from canoa.action import Runs
+from canoa.action import IN_PROCESS
 from canoa.broker import topology
 from canoa.broker.opening import open_within
 from canoa.broker.port import Declaration, Delivery
@@ -222,7 +222,7 @@ class Worker:
         return prefetch_under_rate(normal, current, ahead=ahead, in_progress=offer.stats.in_progress)
 
     def _lane_of(self, offer: Offer) -> Lane[Job]:
-        return self._cpu if offer.action.runs is Runs.IN_PROCESS else self._main
+        return self._cpu if offer.action.runs is IN_PROCESS else self._main
 
     async def _listen_for_cancels(self) -> None:
         queue, binding = topology.cancel_queue(self.node_id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from canoa.broker.amqp import methods, values
 from canoa.broker.amqp.errors import ProtocolError
-from canoa.broker.port import Message, Publication, Settlement
+from canoa.broker.port import ACK, Message, Publication, Settlement
 
 if TYPE_CHECKING:
     from canoa.broker.port import HeaderValue
@@ -234,6 +234,6 @@ def _read_route(raw: bytes) -> tuple[str, str]:
 
 
 def settle_frame(channel: int, tag: int, how: Settlement, *, multiple: bool = False) -> bytes:
-    if how is Settlement.ACK:
+    if how is ACK:
         return _ACK.pack(methods.METHOD_FRAME, channel, 13, 60, 80, tag, multiple, methods.FRAME_END)
     return methods.encode(channel, methods.BASIC_NACK, tag, multiple, how is Settlement.REQUEUE)
