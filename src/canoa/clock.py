@@ -42,6 +42,14 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def elapsed_ms() -> int:
+    """By a clock that nobody sets, and that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime_ns(_ELAPSED) // 1_000_000
+
+
+_ELAPSED: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 @lru_cache(64)  # what comes together has a time or two in common
 def as_time(ms: int) -> datetime:
     """Such a stamp as people read it."""

@@ -33,7 +33,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     node_id: NodeId
     why: str  # this node and no other
     sent_ms: int
-    started_ms: int | None = None  # by the node's clock
+    started_ms: int | None = None  # by managers' time, as far as its node knows it
     ended_ms: int | None = None
     outcome: str | None = None  # an `Outcome`, `returned`, `lost` or `undone`; None while it is out
     error: str | None = None

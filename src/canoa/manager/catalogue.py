@@ -1,7 +1,7 @@
 """A manager's copy of all nodes and their circuits. No I/O: `following.py` keeps it up to date.
 
 It belongs to the event loop, except `pools.by_action` and `known_actions`: those are replaced, not changed, and any
-thread may read them.
+thread may read them. What it knows of single nodes any thread may look at, too: rows are replaced, not changed.
 """
 
 from __future__ import annotations

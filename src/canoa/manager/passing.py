@@ -1,5 +1,8 @@
 """Who was passed over when an attempt was sent, and why: `canoa task show` says of then what `canoa explain` says of
-now. Told with every attempt, and made once for as long as nothing changes. For any thread.
+now. Told with every attempt but trials, whose reason says it all. For any thread.
+
+Almost always nobody is to be avoided, and the words of a moment ago hold. Otherwise they are made anew, but for those
+who are away: to find them is to look at every node that there is.
 """
 
 from __future__ import annotations
@@ -24,21 +27,39 @@ if TYPE_CHECKING:
 MAX_TOLD: Final = 5
 """Nodes. More would fill the store with what few people read."""
 
+FEW: Final = 32
+"""So many to be avoided are put in order. Of more, those are told that come first among all: they are soon found."""
+
+HOLDS_MS: Final = 1_000
+"""How old words may be: silence and tides turn without any change of a pool."""
+
 MAX_CACHED: Final = 1_000
 
 
 class _Told(NamedTuple):
-    """Holds as long as the others are the same."""
+    """Where nobody is to be avoided. Holds for a moment, as long as the others are the same."""
 
     words: tuple[str, ...]
+    at_ms: int
     pool: Pool
     candidates: Sequence[Candidate]
-    avoid: frozenset[NodeId]
     placement: Placement | None  # kept: what is freed may leave its id to another one
 
-    def holds(self, pool: Pool, candidates: Sequence[Candidate], avoid: frozenset[NodeId]) -> bool:
+    def holds(self, pool: Pool, candidates: Sequence[Candidate], now_ms: int) -> bool:
         is_same = self.candidates is candidates or self.candidates == candidates
-        return self.pool is pool and is_same and self.avoid == avoid
+        return self.pool is pool and is_same and is_fresh(self.at_ms, now_ms)
+
+
+class _Away(NamedTuple):
+    """The first of those who are, and one more than are told. Holds likewise."""
+
+    nodes: tuple[tuple[str, str], ...]
+    at_ms: int
+    pool: Pool
+
+
+def is_fresh(at_ms: int, now_ms: int) -> bool:
+    return 0 <= now_ms - at_ms < HOLDS_MS  # and not a clock that was set back
 
 
 class Passing:
@@ -49,6 +70,7 @@ class Passing:
         self._placer = placer
         self._never_why = never_why
         self._told: dict[tuple[ActionName, int, frozenset[str]], _Told] = {}
+        self._gone: dict[ActionName, _Away] = {}
 
     def words(
         self,
@@ -62,12 +84,14 @@ class Passing:
     ) -> tuple[str, ...]:
         """`candidates`: of which one was chosen; why not another of them, its strategy says. `sites`: to which it is to
         be near."""
+        placing = Placing(placement, "action" if need.placement is None else "step", sites)
+        if avoid:
+            return _in_words(self._passed(need, pool, candidates, avoid, placing))
         key = (need.action, id(placement), sites)
         told = self._told.get(key)
-        if told is None or not told.holds(pool, candidates, avoid):
-            placing = Placing(placement, "action" if need.placement is None else "step", sites)
+        if told is None or not told.holds(pool, candidates, need.now_ms):
             words = _in_words(self._passed(need, pool, candidates, avoid, placing))
-            told = _Told(words, pool, candidates, avoid, placement)
+            told = _Told(words, need.now_ms, pool, candidates, placement)
             if len(self._told) >= MAX_CACHED:
                 self._told.clear()
             self._told[key] = told
@@ -78,14 +102,15 @@ class Passing:
     ) -> Iterator[tuple[str, str]]:
         """Those first that an onlooker would have expected to get it."""
         return chain(
-            self._avoided(avoid, need),
+            self._avoided(avoid, need, pool),
             _doubtful(pool, avoid),
             self._left_out(need, pool, candidates, avoid, placing),
             self._away(need, pool),
         )
 
-    def _avoided(self, avoid: frozenset[NodeId], need: Need) -> Iterator[tuple[str, str]]:
-        for node_id in sorted(avoid):
+    def _avoided(self, avoid: frozenset[NodeId], need: Need, pool: Pool) -> Iterator[tuple[str, str]]:
+        in_order = (each.node_id for each in pool.clear if each.node_id in avoid)
+        for node_id in sorted(avoid) if len(avoid) <= FEW else in_order:
             row = self._catalogue.rows.get(node_id)
             if row is not None and need.action in row.actions:
                 yield node_id, self._never_why(row) or "it had an attempt before"
@@ -103,6 +128,15 @@ class Passing:
                 yield each.node_id, elsewhere_why(each, need.action, placing, self._placer, is_used=is_used)
 
     def _away(self, need: Need, pool: Pool) -> Iterator[tuple[str, str]]:
+        away = self._gone.get(need.action)
+        if away is None or away.pool is not pool or not is_fresh(away.at_ms, need.now_ms):
+            found = islice(self._absent(need, pool), MAX_TOLD + 1)
+            if len(self._gone) >= MAX_CACHED:
+                self._gone.clear()
+            away = self._gone[need.action] = _Away(tuple(found), need.now_ms, pool)
+        yield from away.nodes
+
+    def _absent(self, need: Need, pool: Pool) -> Iterator[tuple[str, str]]:
         """Those that did not say that they leave."""
         there = {each.node_id for each in pool.clear} | {each.candidate.node_id for each in pool.doubtful}
         for row in list(self._catalogue.rows.values()):  # in one go: the event loop may change it meanwhile

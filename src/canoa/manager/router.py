@@ -18,7 +18,7 @@ from canoa.execution.outcome import OK
 from canoa.execution.step_moves import Choice, Need, Route
 from canoa.manager.budgets import Budgets
 from canoa.manager.inboxes import Inboxes
-from canoa.manager.passing import Passing
+from canoa.manager.passing import Passing, is_fresh
 from canoa.manager.placing import Placer
 from canoa.manager.pools import WHOLE_NODE, Pool
 from canoa.manager.routing.round_robin import why as in_turns_why
@@ -49,10 +49,13 @@ AGAIN_WHY: Final = "although it had this step before: nobody else can"
 
 
 class _Ready(NamedTuple):
-    """The choices of those who get a pool's attempts in turns; none: that is not all there is to it."""
+    """The choices of those who get a pool's attempts in turns; none: that is not all there is to it. `passed`: what
+    they say of others, which holds for a moment."""
 
     pool: Pool
     choices: tuple[Choice, ...]
+    passed: tuple[str, ...] = ()
+    at_ms: int = 0
 
 
 class Router:
@@ -111,18 +114,20 @@ class Router:
         if not pool.clear:
             return None
         ready = self._ready.get(need.action)
-        if ready is None or ready.pool is not pool:
-            ready = self._ready[need.action] = self._made_ready(need, pool)
+        if ready is None or ready.pool is not pool or not is_fresh(ready.at_ms, need.now_ms):
+            ready = self._ready[need.action] = self._made_ready(need, pool, ready)
         if not ready.choices or self._strategies.is_counting:
             return None
         return ready.choices[self._strategies.in_turns.turn(need, pool.clear) % len(ready.choices)]
 
-    def _made_ready(self, need: Need, pool: Pool) -> _Ready:
+    def _made_ready(self, need: Need, pool: Pool, before: _Ready | None) -> _Ready:
         if pool.doubtful or pool.placement is not None or not self._strategies.takes_turns(pool.routing):
-            return _Ready(pool, ())
-        why = in_turns_why(len(pool.clear))
+            return _Ready(pool, (), at_ms=need.now_ms)
         passed = self._passing.words(need, pool, pool.clear, None, avoid=frozenset(), sites=NOWHERE)
-        return _Ready(pool, tuple(_choice(each, why, passed) for each in pool.clear))
+        if before is not None and before.pool is pool and before.choices and before.passed == passed:
+            return before._replace(at_ms=need.now_ms)
+        why = in_turns_why(len(pool.clear))
+        return _Ready(pool, tuple(_choice(each, why, passed) for each in pool.clear), passed, need.now_ms)
 
     def never(self, pool: Pool) -> frozenset[NodeId]:
         """Those of its nodes that get nothing now, perhaps with some that are not its own."""

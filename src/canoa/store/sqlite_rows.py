@@ -49,14 +49,17 @@ class Rows:
         """Without columns in which no row has a value: unnamed, they get none. The driver looks for adapters of each
         `None` and each `bytes` that it is given, which takes as long as writing the row; a `bytearray` it takes as it
         is. With the interpreter's lock held, 400 rows of steps took 1.5 times as long."""
-        names: list[str] = []
-        kept: list[Iterable[Any]] = []
-        for name, column in zip(self._columns, zip(*rows, strict=True), strict=True):
-            nothing = column.count(None)
-            if nothing < len(rows) or len(self._statements) >= MAX_STATEMENTS:
-                names.append(name)
-                kept.append(map(bytearray, column) if not nothing and type(column[0]) is bytes else column)
-        return self._statement(len(rows), tuple(names)), tuple(chain.from_iterable(zip(*kept, strict=True)))
+        columns = list(zip(*rows, strict=True))
+        nothing = [column.count(None) for column in columns]
+        names = tuple(name for name, count in zip(self._columns, nothing, strict=True) if count < len(rows))
+        if len(self._statements) >= MAX_STATEMENTS and (len(rows), names) not in self._statements:
+            names = self._columns
+        kept: list[Iterable[Any]] = [
+            map(bytearray, column) if not count and type(column[0]) is bytes else column
+            for name, column, count in zip(self._columns, columns, nothing, strict=True)
+            if name in names
+        ]
+        return self._statement(len(rows), names), tuple(chain.from_iterable(zip(*kept, strict=True)))
 
     def _statement(self, size: int, names: tuple[str, ...]) -> str:
         statement = self._statements.get((size, names))

@@ -178,6 +178,7 @@ def canary_node(request_id: str) -> str | None:
 # --- Request ids ----------------------------------------------------------------------------------------
 
 _MAX_DIGITS: Final = 9
+_MAX_TAIL_CHARS: Final = 3 * (1 + _MAX_DIGITS)
 _TAILS: Final = 1024
 """Of request ids that are remembered: most steps are sent once, and plans are short. To write or read one takes as long
 as all the rest of the id."""
@@ -191,7 +192,7 @@ def request_id(task_id: str, step: int, attempt: int, send: int) -> str:
 def parse_request_id(text: str) -> tuple[str, int, int, int] | None:
     """Task id, step, attempt, send; None for what no manager of ours made."""
     parts = text.rsplit(".", 3)  # half the time that a regular expression takes
-    if len(parts) != 4 or not parts[0]:
+    if len(parts) != 4 or not parts[0] or len(text) - len(parts[0]) > _MAX_TAIL_CHARS:
         return None
     numbers = _numbers(parts[1], parts[2], parts[3])
     return None if numbers is None else (parts[0], *numbers)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from canoa.broker.port import HeaderValue
+
+ID_CHARS: Final = 32
 
 _KNOWN_FLAGS = 0x03  # sampled, random; version 00 demands zeros for the others
 _MAX_STATE_CHARS = 512

@@ -97,7 +97,7 @@ class Answerer:
         self._recent = recent
         self._settler = settler
         self._node_id = node_id
-        self._ahead_ms = ahead_ms
+        self.ahead_ms = ahead_ms
         self._outbox = outbox
 
     def answer(self, request: NodeMessage, delivery: Delivery, answer: Answer) -> None:
@@ -134,7 +134,7 @@ class Answerer:
                 self._serve(each, message)
 
     def _headers(self, answer: Answer) -> dict[str, HeaderValue]:
-        ahead_ms = self._ahead_ms()
+        ahead_ms = self.ahead_ms()
         headers: dict[str, HeaderValue] = {
             sapparchi.STATUS: answer.status,
             result.NODE: self._node_id,

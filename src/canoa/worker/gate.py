@@ -106,7 +106,7 @@ class Gate:
             key = _key_of(offer, concurrency, arguments)
         try:
             async with asyncio.timeout(HOLD_S):
-                permit = await self._wait(offer, key, partial(self._is_wanted, known, delivery))
+                permit = await self._wait(offer, key, partial(self._is_wanted, offer, known, delivery))
         except TimeoutError:
             permit = None
         if permit is not None:
@@ -117,8 +117,8 @@ class Gate:
             self._send_back(offer, delivery, key)
         return None
 
-    def _is_wanted(self, known: Task, delivery: Delivery) -> bool:
-        return not delivery.is_settled and self._runner.is_wanted(known)
+    def _is_wanted(self, offer: Offer, known: Task, delivery: Delivery) -> bool:
+        return not delivery.is_settled and self._runner.is_wanted(offer, known)
 
     async def _wait(self, offer: Offer, key: str, is_wanted: Callable[[], bool]) -> Permit | None:
         """First the place, since a start that is not used is lost."""

@@ -104,7 +104,6 @@ class Joined:
             answerer,
             settler,
             on_canary=self._proof.on_canary,
-            ahead_ms=lambda: self.node.ahead_ms,
             max_payload_bytes=offers[0].max_payload_bytes,
         )
 

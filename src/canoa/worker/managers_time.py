@@ -1,7 +1,8 @@
 """How far this machine's clock is from that of its managers, as their heartbeats say. Pure: readings in, a shift out.
 
 Deadlines of routed work are read by managers' time, and so are the stamps in its story: a device may have a clock that
-nobody sets. A heartbeat travels for a moment, so the least difference of the last ones is the nearest to the truth.
+nobody sets, or that is set while it works. So what is remembered is how managers' time stands to a clock that nobody
+sets, and the machine's own is compared with that whenever somebody asks.
 """
 
 from __future__ import annotations
@@ -9,23 +10,44 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from canoa.wire.task import MAX_MS
+
 BEATS: Final = 3
-"""More bridges a longer hiccup of the link, and takes longer to see that a clock was set."""
+"""The one in the middle is believed: neither one that was long on its way, nor a single manager whose clock is wrong.
+Of two, the one that says less: what is thought to be earlier than it is, does not expire."""
 
 IN_STEP_MS: Final = 5_000
 """Clocks that differ by less are taken as they are: heartbeats do not travel more exactly than that."""
 
 
 class ManagersTime:
-    def __init__(self) -> None:
-        self._differences_ms: deque[int] = deque(maxlen=BEATS)
-        self.ahead_ms = 0
-        """Of managers' time, this machine's; zero while both are in step, or nobody was heard."""
+    """`elapsed_ms`: by a clock that nobody sets."""
 
-    def heard(self, manager_ms: int, now_ms: int) -> bool:
-        """Whether `ahead_ms` has changed by more than a heartbeat's travel."""
-        before_ms = self.ahead_ms
-        self._differences_ms.append(now_ms - manager_ms)
-        least_ms = min(self._differences_ms)
-        self.ahead_ms = least_ms if abs(least_ms) > IN_STEP_MS else 0
-        return abs(self.ahead_ms - before_ms) > IN_STEP_MS
+    def __init__(self) -> None:
+        self._offsets_ms: deque[int] = deque(maxlen=BEATS)  # of managers' time, from that clock
+        self._last_ms = 0
+        self._told_ms = 0
+        self.is_off = False
+        """As of the last heartbeat: until the next one, a clock that was in step need not be looked at."""
+
+    def heard(self, manager_ms: int, now_ms: int, elapsed_ms: int) -> bool:
+        """Whether `ahead_ms` has changed by more than a heartbeat's travel. The same one may come by several ways."""
+        if manager_ms == self._last_ms or not 0 < manager_ms <= MAX_MS:
+            return False
+        self._last_ms = manager_ms
+        self._offsets_ms.append(manager_ms - elapsed_ms)
+        ahead_ms = self._ahead_ms(now_ms, elapsed_ms)
+        self.is_off = ahead_ms != 0
+        is_news = abs(ahead_ms - self._told_ms) > IN_STEP_MS
+        if is_news:
+            self._told_ms = ahead_ms
+        return is_news
+
+    def ahead_ms(self, now_ms: int, elapsed_ms: int) -> int:
+        """Of managers' time, this machine's; zero while both are in step, or nobody was heard."""
+        return self._ahead_ms(now_ms, elapsed_ms) if self.is_off else 0
+
+    def _ahead_ms(self, now_ms: int, elapsed_ms: int) -> int:
+        middle_ms = sorted(self._offsets_ms)[(len(self._offsets_ms) - 1) // 2]
+        ahead_ms = now_ms - elapsed_ms - middle_ms
+        return ahead_ms if abs(ahead_ms) > IN_STEP_MS else 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canoa.broker import topology
 from canoa.broker.listeners import listeners
 from canoa.broker.port import HeaderValue, Message, Publication
-from canoa.clock import now_ms
+from canoa.clock import elapsed_ms, now_ms
 from canoa.errors import CanoaError, NodeIdTaken, Undecodable
 from canoa.logs import get_logger
 from canoa.urn import action_urn
@@ -125,11 +125,12 @@ class Node:
     @property
     def ahead_ms(self) -> int:
         """Of managers' time, its clock."""
-        return self._managers_time.ahead_ms
+        time = self._managers_time
+        return time.ahead_ms(now_ms(), elapsed_ms()) if time.is_off else 0
 
     def heard_time(self, manager_ms: int) -> None:
         """A manager's clock, as its heartbeat told it a moment ago."""
-        if self._managers_time.heard(manager_ms, now_ms()):
+        if self._managers_time.heard(manager_ms, now_ms(), elapsed_ms()):
             log.warning("clock_differs", node_id=self.id, ahead_s=round(self.ahead_ms / 1000), remedy=CLOCK_REMEDY)
 
     # --- Joining --------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Two ways lead to an action: its shared queue (`pooled.py`), and the node's own, 
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -65,6 +66,10 @@ class Offer(ABC):
         self.queue = queue
         self.max_payload_bytes = max_payload_bytes
         self._settler = settler
+
+    def now_s(self) -> float:
+        """By which its tasks' deadlines are read."""
+        return time.time()
 
     def policy_for(self, known: Task) -> Policy:
         """The action's, or what the caller asked for."""

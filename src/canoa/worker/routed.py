@@ -122,6 +122,10 @@ class RoutedOffer(Offer):
         self._answerer = answerer
         self._waiting = waiting
 
+    def now_s(self) -> float:
+        """By managers' time, like the deadlines that they send."""
+        return super().now_s() - self._answerer.ahead_ms() / 1000
+
     def policy_for(self, known: Task) -> Policy:
         """Managers send the time limit along, and mostly the action's own."""
         return self.policy if known.timeout_s == self.policy.timeout_s else super().policy_for(known)

@@ -134,7 +134,7 @@ class Runner:
                 deadline_s=known.deadline_s,
                 is_cancelled=known.id in self._cancelled,
             ),
-            time.time(),
+            offer.now_s(),
         )
         match intent:
             case rules.Run():
@@ -152,9 +152,9 @@ class Runner:
                 offer.wait(delivery, wait_s)
         return None
 
-    def is_wanted(self, known: Task) -> bool:
+    def is_wanted(self, offer: Offer, known: Task) -> bool:
         """Neither cancelled nor expired meanwhile."""
-        return known.id not in self._cancelled and (known.deadline_s is None or time.time() < known.deadline_s)
+        return known.id not in self._cancelled and (known.deadline_s is None or offer.now_s() < known.deadline_s)
 
     def arguments(self, offer: Offer, known: Task, delivery: Delivery) -> Any | None:
         """Decoded. None: they cannot be used, and its caller was told."""

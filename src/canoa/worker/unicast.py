@@ -47,7 +47,7 @@ class NotOffered(WrongUse):
 
 
 class Unicast:
-    """`on_canary` gets what is no action's: it is settled there. `ahead_ms`: of managers' time, this clock."""
+    """`on_canary` gets what is no action's: it is settled there."""
 
     def __init__(
         self,
@@ -56,7 +56,6 @@ class Unicast:
         settler: Settler,
         *,
         on_canary: Callable[[NodeMessage, Delivery], None],
-        ahead_ms: Callable[[], int],
         max_payload_bytes: int,
     ) -> None:
         self.refused = 0  # messages that no action was found for
@@ -64,7 +63,6 @@ class Unicast:
         self._answerer = answerer
         self._settler = settler
         self._on_canary = on_canary
-        self._ahead_ms = ahead_ms
         self._loop = asyncio.get_running_loop()
         self._max_bytes = 2 * max_payload_bytes + ENVELOPE_BYTES
 
@@ -91,7 +89,7 @@ class Unicast:
         except (Undecodable, PayloadTooLarge, WrongUse) as exc:
             self._refuse(delivery, body, exc)
             return None
-        headers = _headers(delivery.message.headers, request, self._ahead_ms())
+        headers = _headers(delivery.message.headers, request)
         return offer, RoutedDelivery(delivery, request, _as_of_the_pool(delivery.message, request, offer, headers))
 
     def _offer_of(self, request: NodeMessage) -> RoutedOffer:
@@ -140,20 +138,18 @@ def _as_of_the_pool(
     )
 
 
-def _headers(given: Mapping[str, HeaderValue], request: NodeMessage, ahead_ms: int) -> Mapping[str, HeaderValue]:
-    """With the task's trace and a key that stays over attempts, where the manager gave none. Retries are its own. A
-    deadline is one of this clock."""
+def _headers(given: Mapping[str, HeaderValue], request: NodeMessage) -> Mapping[str, HeaderValue]:
+    """With the task's trace and a key that stays over attempts, where the manager gave none. Retries are its own."""
     headers = dict(given)
     headers.pop(task.RETRIES, None)
-    if ahead_ms and type(deadline_ms := headers.get(task.DEADLINE)) is int:
-        headers[task.DEADLINE] = max(0, min(deadline_ms + ahead_ms, task.MAX_MS))
     parts = sapparchi.parse_request_id(request.request_id)
     if parts is None:
         return headers
     task_id, step, _, _ = parts
     headers.setdefault(sapparchi.TASK, task_id)
     headers.setdefault(task.IDEMPOTENCY_KEY, f"{task_id}.{step}")
-    if trace.TRACEPARENT not in headers and (traceparent := _traceparent(task_id)) is not None:
+    is_of_a_trace = len(task_id) == trace.ID_CHARS and trace.TRACEPARENT not in headers
+    if is_of_a_trace and (traceparent := _traceparent(task_id)) is not None:
         headers[trace.TRACEPARENT] = traceparent
     return headers
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 from tests.unit.manager.words import RESIZE, circuit, node
 
 from canoa.execution.link_budget import parse_budget
@@ -74,6 +75,16 @@ def test_work_goes_to_others_while_a_nodes_budget_is_used_up_and_comes_back() ->
 
     site.clock.advance(63)
     assert set(site.chosen()) == {"a", "b"}
+
+
+def test_a_budget_that_a_node_says_only_later_counts_from_then_on() -> None:
+    site = Site(node("a"), node("b"))
+    assert set(site.chosen()) == {"a", "b"}
+
+    site.catalogue.take([replace(site.row("a"), link_budget=KILO, version=9)])
+    site.travelled("a", 1000)
+
+    assert set(site.chosen()) == {"b"}
 
 
 def test_work_that_nobody_else_can_do_waits() -> None:

@@ -10,7 +10,7 @@ from tests.unit.manager.words import RESIZE, circuit, node
 
 from canoa.execution.placement import Placement
 from canoa.execution.step_moves import Need
-from canoa.manager.passing import MAX_TOLD
+from canoa.manager.passing import FEW, HOLDS_MS, MAX_TOLD
 from canoa.vocabulary import Layer, NodeId
 
 DOWN_MS = 60_000
@@ -82,3 +82,37 @@ def test_it_is_told_anew_when_somebody_changes() -> None:
     site.catalogue.take([replace(site.catalogue.rows[NodeId("edge")], actions=(), version=9)])
 
     assert passed(site, placement=EDGE_FIRST) == ()
+
+
+def test_words_about_who_is_away_are_a_moment_old_at_most() -> None:
+    site = Site(node("fit"), node("mute"))
+    site.clock.advance(160)
+    site.catalogue.heard(NodeId("fit"))
+    site.catalogue.look_for_silence()
+    assert passed(site) == ("mute: silent: no sign of life for too long",)
+
+    site.catalogue.take([replace(site.catalogue.rows[NodeId("mute")], actions=(), version=9)])
+    site.clock.advance(HOLDS_MS / 1000)
+
+    assert passed(site) == ()
+
+
+def test_what_is_told_of_one_attempt_is_not_told_of_another_that_avoids_the_same_node_for_another_reason() -> None:
+    site = Site(node("a"), node("b"))
+    site.router.inboxes.limit = 1
+    assert passed(site, avoid=frozenset({NodeId("a")})) == ("a: it had an attempt before",)
+    site.router.inboxes.end_look({NodeId("a"): 5})
+
+    [why] = passed(site)
+
+    assert why.startswith("a: full: 5 steps are out at it")
+
+
+def test_of_many_that_are_to_be_avoided_the_first_are_told() -> None:
+    nodes = [node(f"n-{number:03}") for number in range(FEW + 10)]
+    site = Site(*nodes)
+
+    told = passed(site, avoid=frozenset(each.node_id for each in nodes[:-1]))
+
+    assert told[0] == "n-000: it had an attempt before"
+    assert len(told) == MAX_TOLD + 1

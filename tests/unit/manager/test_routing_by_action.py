@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.manager.words import PRICE, RESIZE, node, written
+from tests.unit.manager.words import PRICE, RESIZE, circuit, node, written
 
 from canoa.execution.step_moves import Need, Verdict
 from canoa.manager.catalogue import Catalogue
@@ -110,3 +110,45 @@ def test_a_node_that_is_forgotten_is_forgotten_here_too() -> None:
     site.catalogue.drop([node_id])
 
     assert site.strategies.traffic.out(node_id, site.catalogue.now_ms()) == 0
+
+
+# --- What is kept at hand for those who take turns yields to whatever else there is to think of -------------
+
+
+def in_turns() -> Site:
+    """Of which some have had their turn."""
+    site = Site(node("a"), node("b"))
+    assert {site.choose().node_id for _ in range(4)} == {"a", "b"}
+    return site
+
+
+def test_a_node_whose_circuit_opens_gets_nothing_more() -> None:
+    site = in_turns()
+    site.catalogue.take_breakers([circuit("a", down_until_ms=site.catalogue.now_ms() + 60_000)])
+
+    assert {site.choose().node_id for _ in range(4)} == {"b"}
+
+
+def test_a_node_that_is_full_gets_nothing_more() -> None:
+    site = in_turns()
+    site.router.inboxes.limit = 1
+    site.router.inboxes.end_look({NodeId("a"): 1})
+
+    assert site.choose().node_id == "b"
+
+
+def test_what_is_out_is_counted_as_soon_as_somebody_looks() -> None:
+    site = in_turns()
+    site.strategies.is_counting = True
+
+    chosen = site.choose().node_id
+
+    assert site.strategies.traffic.out(chosen, site.catalogue.now_ms()) == 1
+
+
+def test_a_node_that_joins_has_its_turn() -> None:
+    site = in_turns()
+    site.catalogue.take([node("c")])
+
+    assert {site.choose().node_id for _ in range(3)} == {"a", "b", "c"}
+    assert site.choose().why == "round robin over 3 nodes"

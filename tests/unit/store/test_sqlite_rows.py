@@ -101,3 +101,16 @@ def test_there_are_never_more_statements_than_so_many() -> None:
     assert found == [
         tuple(shape if shape >> place & 1 else None for place in range(8)) for shape in range(256) for _ in range(8)
     ]
+
+
+def test_what_is_known_stays_lean_after_so_many_others() -> None:
+    rows = Rows("pair", ["id", *"abcdefgh"])
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as pair:
+        pair.execute("CREATE TABLE pair (id INTEGER, a, b, c, d, e, f, g, h)")
+        for shape in range(256):
+            rows.write(pair, [(0, *(shape >> place & 1 or None for place in range(8)))] * 8)
+        asked: list[str] = []
+        pair.set_trace_callback(asked.append)
+        rows.write(pair, [(1, *[None] * 8)] * 8)
+
+    assert "INSERT INTO pair (id) VALUES" in asked[0]
