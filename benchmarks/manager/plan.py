@@ -58,7 +58,7 @@ class Sizes:
     call: Turns = Turns(40, 100)
     chain: Turns = Turns(5, 2_000)
     fanout: Turns = Turns(5, 2_000)
-    scaled: Turns = Turns(9, 4_000)
+    scaled: Turns = Turns(5, 12_000)  # with few, its end counts, when one of two managers has nothing left to do
     nodes: int = 1_000
     crowd_s: float = 60.0
     decisions: int = 20_000
