@@ -14,6 +14,7 @@ from canoa.broker import topology
 from canoa.broker.events import Events
 from canoa.broker.memory import MemoryBroker
 from canoa.broker.memory_hub import MemoryHub
+from canoa.broker.port import Message, Publication
 from canoa.clock import as_time
 from canoa.wire.event import Event
 
@@ -87,11 +88,10 @@ async def test_one_who_listens_here_wants_details() -> None:
     assert not ours.are_wanted
 
 
-async def test_what_nobody_waits_for_elsewhere_is_not_sent_to_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lone_program_sends_the_broker_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TELL_AFTER_S", 0)
     hub = MemoryHub()
-    ours, _ = await program(hub), await program(hub)
-    await asyncio.sleep(0.01)
+    ours = await program(hub)
     through_broker = await told_elsewhere(hub)
 
     ours.tell(ended("a"))
@@ -100,60 +100,52 @@ async def test_what_nobody_waits_for_elsewhere_is_not_sent_to_the_broker(monkeyp
     assert through_broker == []
 
 
-async def test_one_who_waits_for_a_task_hears_of_its_end_wherever_that_happens() -> None:
+async def test_programs_tell_each_other_from_the_moment_that_one_more_is_there() -> None:
     hub = MemoryHub()
     programs = [await program(hub) for _ in range(3)]
+    await asyncio.sleep(0.01)  # turns of the loop; nowhere near the seconds between two signs of presence
 
     for teller, hearer in permutations(programs, 2):
         with hearer.watching("a") as heard:
-            await until(lambda teller=teller: teller._awaited_until_s > 0)  # type: ignore[misc]
-            heard.clear()
             teller.tell(ended("a"))
-            await asyncio.wait_for(heard.wait(), module.KNOWN_AFTER_S / 2)
+            await asyncio.wait_for(heard.wait(), WITHIN_S)
 
 
-async def test_whoever_begins_to_wait_looks_once_more_when_others_have_heard_of_it() -> None:
-    ours, theirs = await two_programs()
-
-    with ours.watching("a") as heard:
-        theirs.tell(ended("a"))  # before they can know that somebody waits
-        await asyncio.wait_for(heard.wait(), WITHIN_S)
-
-    with ours.watching("b") as heard:
-        await asyncio.sleep(2 * module.KNOWN_AFTER_S)
-        assert not heard.is_set()  # they know since the first time
-
-
-async def test_a_program_that_comes_later_hears_what_others_wait_for() -> None:
+async def test_any_number_of_made_up_programs_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_OTHERS", 3)
     hub = MemoryHub()
     ours = await program(hub)
+    broker = MemoryBroker(hub)
+    await broker.open()
 
-    with ours.watching("a") as heard:
-        theirs = await program(hub)
-        await until(lambda: theirs._awaited_until_s > 0)
-        heard.clear()
-        theirs.tell(ended("a"))
-        await asyncio.wait_for(heard.wait(), module.KNOWN_AFTER_S / 2)
+    for number in range(10):
+        message = Message(body=b"", persistent=False, app_id=f"stranger-{number}")
+        await broker.publish(
+            Publication(message=message, exchange=topology.EVENTS, key=module.PRESENT, mandatory=False)
+        )
+    await asyncio.sleep(0.01)
+
+    assert list(ours._others) == ["stranger-7", "stranger-8", "stranger-9"]
 
 
-async def test_where_nobody_waits_any_more_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_has_gone_is_told_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SAY_EVERY_S", 0.02)
-    monkeypatch.setattr(module, "AWAITED_FOR_S", 0.2)
+    monkeypatch.setattr(module, "PRESENT_FOR_S", 0.2)
     monkeypatch.setattr(module, "TELL_AFTER_S", 0)
     hub = MemoryHub()
     ours, theirs = await program(hub), await program(hub)
-    with theirs.watching("a"):
-        await asyncio.sleep(0.3)  # longer than one word counts: it is said again and again
-        through_broker = await told_elsewhere(hub)
-        ours.tell(ended("a"))
-        await until(lambda: module.RECORDED in through_broker)
+    await asyncio.sleep(0.3)  # longer than one sign counts: they say it again and again
+    through_broker = await told_elsewhere(hub)
+    ours.tell(ended("a"))
+    await until(lambda: module.RECORDED in through_broker)
 
+    theirs.stop()
     await asyncio.sleep(0.3)
     del through_broker[:]
     ours.tell(ended("b"))
     await asyncio.sleep(0.05)
 
-    assert through_broker == []
+    assert module.RECORDED not in through_broker
 
 
 async def test_one_who_follows_a_node_hears_of_it_and_of_steps_there_alone() -> None:

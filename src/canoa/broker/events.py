@@ -1,7 +1,8 @@
 """What happens to tasks, nodes and plans, told to whoever listens: here at once, in other processes by the broker.
 
-Nothing is kept: who listens late, or too slowly, misses some, and is told so. Programs let each other know whether
-anybody waits for a task or listens there: what nobody wants to hear elsewhere is not sent to the broker.
+Nothing is kept: who listens late, or too slowly, misses some, and is told so. Programs that hear events let each other
+know that they are there, and whether anybody listens: one that is alone sends the broker nothing, and details that
+nobody wants are not told: see `are_wanted`.
 """
 
 from __future__ import annotations
@@ -38,20 +39,18 @@ RECORDED: Final = "recorded"
 PROGRESS_KEYS: Final = topology.progress_key("*")
 
 PRESENT: Final = "present"
-AWAITED: Final = "awaited"
 WANTED: Final = "wanted"
-"""The routing keys by which a program says that it has just come; that somebody there waits for a task's end; and that
-somebody listens, and wants to hear of steps as well."""
+"""The routing keys by which programs say that they are there, and those who have listeners that as well."""
 
 SAY_EVERY_S: Final = 3.0
 WANTED_FOR_S: Final = 10.0
 """After it was last said: three of those may get lost."""
 
-AWAITED_FOR_S: Final = topology.CANCEL_EXPIRES_S
-"""How tasks begin and end is told for as long as the queue of one whose link is cut keeps it."""
+PRESENT_FOR_S: Final = topology.CANCEL_EXPIRES_S
+"""As long as the queue of one whose link is cut keeps events for it."""
 
-KNOWN_AFTER_S: Final = 0.1
-"""By then others have heard that somebody waits here, and tell it."""
+MAX_OTHERS: Final = 1000
+"""Programs that are known of by name: whoever may publish events could make up any number."""
 
 _events = msgspec.json.Decoder(list[Event])
 
@@ -83,39 +82,40 @@ class Events:
         self._listeners: dict[asyncio.Queue[Event], _Wanted] = {}
         self._watchers: dict[str, set[asyncio.Event]] = {}
         self._untold: list[Event] = []
-        self._is_heard = False  # by others
-        self._saying: asyncio.TimerHandle | None = None  # what is wanted here, again and again
-        self._told_until_s = float("-inf")  # by others, who have heard that
-        self._awaited_until_s = float("-inf")  # elsewhere
-        self._wanted_until_s = float("-inf")  # elsewhere, with details
+        self._saying: asyncio.TimerHandle | None = None
+        self._others: dict[
+            str, float
+        ] = {}  # until when they count as there, by the loop's clock; the last heard of last
+        self._present_until_s = float("-inf")  # any of them
+        self._wanted_until_s = float("-inf")  # elsewhere
 
     async def consume(self) -> Consumer:
         """Hear what others tell, until `stop`. `RECORDED` and progress come as lists of events."""
-        declared = topology.event_queue(self._own_id, RECORDED, PROGRESS_KEYS, PRESENT, AWAITED, WANTED)
+        declared = topology.event_queue(self._own_id, RECORDED, PROGRESS_KEYS, PRESENT, WANTED)
         queue = f"canoa.events.{self._own_id}"
         consumer = await self._broker.consume(queue, self._on_delivery, prefetch=100, topology=declared)
         if self._is_shared:
-            self._is_heard = True
-            self._post(PRESENT)
+            self._say()
         return consumer
 
     def stop(self) -> None:
-        """Say no more what is wanted here."""
-        self._is_heard = False
-        self._stop_saying()
+        """Say no more that we are here."""
+        if self._saying is not None:
+            self._saying.cancel()
+            self._saying = None
 
     def tell(self, event: Event) -> None:
-        """Here at once; elsewhere, where anybody wants to hear, with whatever else happens in this moment. It would
-        cost a tenth of each call: the broker, and whoever hears it, have a message more to handle."""
+        """Here at once; elsewhere with whatever else happens in this moment. A lone program would pay for that with a
+        tenth of each call, since the broker and it have a message more to handle."""
         self._tell_here(event)
-        if self._loop.time() < self._awaited_until_s:
+        if self._loop.time() < self._present_until_s:
             if not self._untold:
                 self._loop.call_later(TELL_AFTER_S, self._tell_others)
             self._untold.append(event)
 
     @property
     def are_wanted(self) -> bool:
-        """Whether somebody listens, here or elsewhere, and wants more than how tasks begin and end."""
+        """Whether somebody listens, here or elsewhere. How tasks begin and end is told in any case."""
         return bool(self._listeners) or self._loop.time() < self._wanted_until_s
 
     async def listen(
@@ -124,7 +124,8 @@ class Events:
         """Until the iteration is left. Of one task, of one action's, of one node and of steps there; or of all."""
         queue: asyncio.Queue[Event] = asyncio.Queue(LISTENER_EVENTS)
         self._listeners[queue] = _Wanted(task_id, action, node_id)
-        self._say()
+        if self._saying is not None:
+            self._say()
         try:
             while True:
                 yield await queue.get()
@@ -133,15 +134,10 @@ class Events:
 
     @contextmanager
     def watching(self, task_id: str) -> Iterator[asyncio.Event]:
-        """Set when the task ends, or may have: look then. Watch first and look next: an end between a look and the wait
-        would be missed. Where others have yet to hear that somebody waits here, it is set once they have."""
+        """Set when the task ends. Watch first and look then: an end between a look and the wait would be missed."""
         watchers = self._watchers.setdefault(task_id, set())
         ended = asyncio.Event()
         watchers.add(ended)
-        if self._is_heard and self._loop.time() >= self._told_until_s:
-            self._loop.call_later(KNOWN_AFTER_S, ended.set)
-        if self._saying is None:
-            self._say()
         try:
             yield ended
         finally:
@@ -164,39 +160,33 @@ class Events:
         self._broker.post(to_all, _ignored, later=True)
 
     def _say(self) -> None:
-        """What is wanted here, at once and for as long as it is."""
-        self._stop_saying()
-        if self._is_heard and (self._listeners or self._watchers):
-            self._post(WANTED if self._listeners else AWAITED)
-            self._told_until_s = self._loop.time() + AWAITED_FOR_S / 2
-            self._saying = self._loop.call_later(SAY_EVERY_S, self._say)
-
-    def _stop_saying(self) -> None:
-        if self._saying is not None:
-            self._saying.cancel()
-            self._saying = None
-
-    def _post(self, key: str) -> None:
+        """That we are here, at once and from now on."""
+        self.stop()
         message = Message(body=b"", persistent=False, app_id=self._own_id)
+        key = WANTED if self._listeners else PRESENT
         said = Publication(message=message, exchange=topology.EVENTS, key=key, mandatory=False)
         self._broker.post(said, _ignored, later=True)
+        self._saying = self._loop.call_later(SAY_EVERY_S, self._say)
 
     def _on_delivery(self, delivery: Delivery) -> None:
         delivery.settle()
         if delivery.message.app_id == self._own_id:
             return
-        if delivery.key == PRESENT:
-            self._say()
-        elif delivery.key in (AWAITED, WANTED):
-            self._on_wish(is_for_details=delivery.key == WANTED)
-        else:
+        if delivery.key in (PRESENT, WANTED, RECORDED):
+            self._on_other(delivery.message.app_id or "", is_wanting=delivery.key == WANTED)
+        if delivery.key not in (PRESENT, WANTED):
             self._on_told(delivery)
 
-    def _on_wish(self, *, is_for_details: bool) -> None:
+    def _on_other(self, who: str, *, is_wanting: bool) -> None:
         now_s = self._loop.time()
-        self._awaited_until_s = now_s + AWAITED_FOR_S
-        if is_for_details:
+        is_new = self._others.pop(who, 0.0) <= now_s
+        if len(self._others) >= MAX_OTHERS:
+            del self._others[next(iter(self._others))]
+        self._present_until_s = self._others[who] = now_s + PRESENT_FOR_S
+        if is_wanting:
             self._wanted_until_s = now_s + WANTED_FOR_S
+        if is_new and self._saying is not None:
+            self._say()  # it has just come, and may not have heard of us
 
     def _on_told(self, delivery: Delivery) -> None:
         try:

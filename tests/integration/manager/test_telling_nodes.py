@@ -30,8 +30,8 @@ Told = Counter[tuple[str, str | None, str | None, str | None]]
 async def telling_managers(town: Town, count: int = 2, settings: NodeSettings | None = None) -> list[Nodes]:
     """That know of each other's onlookers."""
     managers = [await town.start_manager(settings, tells=True) for _ in range(count)]
+    await town.until(lambda: all(len(each._others) == count - 1 for each in town.events))
     await town.until(lambda: all(each.are_wanted for each in town.events))
-    await town.until(lambda: count == 1 or all(each._wanted_until_s > 0 for each in town.events))
     return managers
 
 
