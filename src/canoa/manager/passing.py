@@ -30,8 +30,9 @@ MAX_TOLD: Final = 5
 FEW: Final = 32
 """So many to be avoided are put in order. Of more, those are told that come first among all: they are soon found."""
 
-HOLDS_MS: Final = 1_000
-"""How old words may be: silence and tides turn without any change of a pool."""
+HOLDS_MS: Final = 300
+"""How old words may be: silence and tides turn without any change of a pool. What is made of them may be that old
+again."""
 
 MAX_CACHED: Final = 1_000
 
@@ -105,7 +106,7 @@ class Passing:
             self._avoided(avoid, need, pool),
             _doubtful(pool, avoid),
             self._left_out(need, pool, candidates, avoid, placing),
-            self._away(need, pool),
+            (away for away in self._away(need, pool) if away[0] not in avoid),
         )
 
     def _avoided(self, avoid: frozenset[NodeId], need: Need, pool: Pool) -> Iterator[tuple[str, str]]:

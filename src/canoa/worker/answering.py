@@ -47,7 +47,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     status: str  # an `Outcome`, or `sapparchi.RETURNED`
     data: str  # JSON
-    started_s: float | None = None
+    started_s: float | None = None  # by managers' time
     error_type: str = ""
     traceback: str = ""
     is_final: bool = False  # another attempt would be pointless
@@ -134,14 +134,13 @@ class Answerer:
                 self._serve(each, message)
 
     def _headers(self, answer: Answer) -> dict[str, HeaderValue]:
-        ahead_ms = self.ahead_ms()
         headers: dict[str, HeaderValue] = {
             sapparchi.STATUS: answer.status,
             result.NODE: self._node_id,
-            sapparchi.ENDED: int(time.time() * 1000) - ahead_ms,
+            sapparchi.ENDED: int(time.time() * 1000) - self.ahead_ms(),
         }
         if answer.started_s is not None:
-            headers[result.STARTED] = int(answer.started_s * 1000) - ahead_ms
+            headers[result.STARTED] = int(answer.started_s * 1000)
         if answer.error_type:
             headers[sapparchi.ERROR_TYPE] = answer.error_type
         if answer.traceback:

@@ -12,9 +12,10 @@ from typing import Final
 
 from canoa.wire.task import MAX_MS
 
-BEATS: Final = 3
-"""The one in the middle is believed: neither one that was long on its way, nor a single manager whose clock is wrong.
-Of two, the one that says less: what is thought to be earlier than it is, does not expire."""
+BEATS: Final = 4
+"""A clock that agrees with one of them is taken as it is: the others were long on their way, or come from a manager
+whose own clock is wrong. Where none agrees, the one in the middle is believed, and of two there the one that says less:
+what is thought to be earlier than it is, does not expire."""
 
 IN_STEP_MS: Final = 5_000
 """Clocks that differ by less are taken as they are: heartbeats do not travel more exactly than that."""
@@ -48,6 +49,5 @@ class ManagersTime:
         return self._ahead_ms(now_ms, elapsed_ms) if self.is_off else 0
 
     def _ahead_ms(self, now_ms: int, elapsed_ms: int) -> int:
-        middle_ms = sorted(self._offsets_ms)[(len(self._offsets_ms) - 1) // 2]
-        ahead_ms = now_ms - elapsed_ms - middle_ms
-        return ahead_ms if abs(ahead_ms) > IN_STEP_MS else 0
+        ahead_ms = sorted(now_ms - elapsed_ms - each for each in self._offsets_ms)
+        return 0 if min(map(abs, ahead_ms)) <= IN_STEP_MS else ahead_ms[len(ahead_ms) // 2]

@@ -170,7 +170,7 @@ class Runner:
     async def _attempt(self, offer: Offer, known: Task, delivery: Delivery, limit_s: float | None) -> None:
         stats, attempt, is_kept = offer.stats, Attempt(), known.is_kept
         if is_kept or offer.is_routed:
-            known = msgspec.structs.replace(known, started_s=time.time())
+            known = msgspec.structs.replace(known, started_s=offer.now_s())
         offer.begun(delivery)
         if is_kept and self._journal is not None:
             self._journal.begun(known.id)

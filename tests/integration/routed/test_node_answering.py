@@ -16,6 +16,7 @@ from tests.integration.traced import Traced, trace_id
 
 from canoa import Canoa, Context, DoNotRetry
 from canoa.broker import topology
+from canoa.clock import now_ms
 from canoa.wire import result, sapparchi, task, trace
 from canoa.wire.event import Event
 from canoa.worker.settings import WorkerSettings
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 NAMED = WorkerSettings(node_id=NODE)
 QUEUE = topology.node_queue_name(NODE)
+HOUR_MS = 3_600_000
 
 
 async def test_a_result_is_answered_with_who_ran_it_and_when(app: Canoa, manager: BareManager) -> None:
@@ -170,6 +172,29 @@ async def test_past_its_deadline_it_does_not_start(memory_app: Canoa, memory_man
 
         assert (await memory_manager.answer()).status == "expired"
     assert gate.came == 0
+
+
+@pytest.mark.parametrize("off_ms", [-HOUR_MS, HOUR_MS])
+async def test_deadlines_and_times_are_those_of_managers_whose_clock_differs(
+    memory_app: Canoa, memory_manager: BareManager, off_ms: int
+) -> None:
+    @memory_app.action
+    async def double(number: int) -> int:
+        return 2 * number
+
+    managers_ms = now_ms() + off_ms
+
+    async with memory_app.worker_with(NAMED) as worker:
+        await memory_manager.heartbeat(managers_ms)
+        await until(lambda: worker._joined is not None and worker._joined.node.ahead_ms != 0)
+        await memory_manager.send("shop.double", 1, headers={task.DEADLINE: managers_ms - 20_000})
+        late = await memory_manager.answer()
+        await memory_manager.send("shop.double", 2, headers={task.DEADLINE: managers_ms + 20_000})
+        in_time = await memory_manager.answer()
+
+    assert (late.status, in_time.status) == ("expired", "ok")
+    assert in_time.headers[sapparchi.ENDED] == pytest.approx(managers_ms, abs=20_000)
+    assert in_time.headers[result.STARTED] == pytest.approx(managers_ms, abs=20_000)
 
 
 async def test_cpu_actions_run_in_their_processes(tmp_path: Path) -> None:

@@ -108,6 +108,15 @@ def test_what_is_told_of_one_attempt_is_not_told_of_another_that_avoids_the_same
     assert why.startswith("a: full: 5 steps are out at it")
 
 
+def test_one_that_is_avoided_and_away_is_told_once() -> None:
+    site = Site(node("fit"), node("mute"))
+    site.clock.advance(160)
+    site.catalogue.heard(NodeId("fit"))
+    site.catalogue.look_for_silence()
+
+    assert passed(site, avoid=frozenset({NodeId("mute")})) == ("mute: it had an attempt before",)
+
+
 def test_of_many_that_are_to_be_avoided_the_first_are_told() -> None:
     nodes = [node(f"n-{number:03}") for number in range(FEW + 10)]
     site = Site(*nodes)

@@ -88,14 +88,39 @@ def test_a_clock_that_is_set_wrong_is_known_with_the_next_heartbeat(off_ms: int)
     assert node.ahead_ms == off_ms
 
 
+@pytest.mark.parametrize("off_ms", [0, -HOUR_MS // 2])
 @pytest.mark.parametrize("heard_before", [1, 2, 5])
-def test_one_manager_whose_clock_is_ahead_makes_nothing_expire(heard_before: int) -> None:
-    node = Node()
+def test_a_heartbeat_of_a_manager_whose_clock_is_ahead_makes_nothing_expire(heard_before: int, off_ms: int) -> None:
+    node = Node(off_ms)
     for _ in range(heard_before):
         node.hears()
 
     node.hears(manager_off_ms=HOUR_MS)
 
+    assert node.ahead_ms == off_ms
+
+
+@pytest.mark.parametrize("off_ms", [0, -HOUR_MS // 2])
+def test_of_two_managers_that_both_think_they_lead_the_one_whose_clock_is_ahead_makes_nothing_expire(
+    off_ms: int,
+) -> None:
+    node = Node(off_ms)
+    node.hears()
+    seen = set()
+    for beat in range(10):
+        node.hears(manager_off_ms=0 if beat % 2 else HOUR_MS)
+        seen.add(node.ahead_ms)
+
+    assert seen == {off_ms}
+
+
+def test_heartbeats_that_waited_while_the_link_was_cut_say_nothing_about_the_clock() -> None:
+    node = Node()
+    node.hears()
+
+    news = [node.hears(late_ms=late_ms) for late_ms in (25_000, 15_000, 8_000, 0)]
+
+    assert not any(news)
     assert node.ahead_ms == 0
 
 
