@@ -134,6 +134,9 @@ class Route(Protocol):
     def choose(self, need: Need) -> Choice | None:
         """None: nobody can take it now."""
 
+    def take_back(self, node_id: NodeId, action: ActionName, now_ms: int) -> None:
+        """An attempt that the node was chosen for is decided anew: nothing of it is out there."""
+
     def is_known(self, action: ActionName) -> bool:
         """Somebody offers it, or did and may come back."""
 

@@ -107,6 +107,11 @@ class Router:
                 self._hold(choice.node_id, need.size_bytes)
         return choice
 
+    def take_back(self, node_id: NodeId, action: ActionName, now_ms: int) -> None:
+        self.inboxes.ended({node_id: 1})
+        if self._strategies.is_counting:
+            self._strategies.freed(action, node_id, now_ms)
+
     def _in_turn(self, need: Need, pool: Pool) -> Choice | None:
         """As almost always: it asks for nothing, and whoever is next may have it. None: there is more to think of."""
         if need.avoid or need.placement is not None or self.inboxes.full or self.budgets.is_limiting:

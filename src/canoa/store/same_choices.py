@@ -19,6 +19,7 @@ class SameChoices:
     would choose another one, and the trial would never be sent. Who asks the same may have anybody's answer."""
 
     def __init__(self, route: Route) -> None:
+        self.take_back = route.take_back
         self.is_known = route.is_known
         self.unknown = route.unknown
         self.answered_ms = route.answered_ms

@@ -484,6 +484,7 @@ class Ahead:
         self._waiting, self._spoilt = None, []
         self._stop_timer()
         self._notes.memory.clear()
+        _take_back(flights)
         for flight in flights:
             _end_all(flight.batches, error)
         self._next()
@@ -493,6 +494,7 @@ class Ahead:
     async def _write_one_by_one(self) -> None:
         """From the rows: so each finds how it is, and what is wrong with one of them is not the others'."""
         flights, self._spoilt = self._spoilt, []
+        _take_back(flights)
         for flight in flights:
             if not flight.batches or flight.sends or flight.running:
                 # The version is noted, and slips of others are copied. And what has lasted is written, whoever else
@@ -539,6 +541,14 @@ class Ahead:
         except Exception as exc:
             return exc
         return [moved for each in advanced.ledgers for moved in each.answers()]
+
+
+def _take_back(flights: Sequence[Flight]) -> None:
+    """What they sent is decided anew: counted as out already, it would be in its own way."""
+    at_ms = now_ms()
+    for flight in flights:
+        for node_id, action in flight.ledger.choices():
+            flight.route.take_back(node_id, action, at_ms)
 
 
 def _lasting_since_s(flight: Flight) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -54,6 +55,7 @@ class Nodes:
         self.timeout_s = timeout_s
         self.unoffered = frozenset(unknown)
         self._turn = 0
+        self.out: Counter[str] = Counter()  # as far as it was chosen for, and not taken back
 
     def choose(self, need: Need) -> Choice | None:
         free = [name for name in self.names if name not in need.avoid] or self.names
@@ -61,7 +63,11 @@ class Nodes:
             return None
         self._turn += 1
         node_id = NodeId(free[self._turn % len(free)])
+        self.out[node_id] += 1
         return Choice(node_id=node_id, why="its turn", timeout_s=self.timeout_s, retries=self.retries)
+
+    def take_back(self, node_id: NodeId, action: ActionName, now_ms: int) -> None:
+        self.out[node_id] -= 1
 
     def is_known(self, action: ActionName) -> bool:
         return action not in self.unoffered

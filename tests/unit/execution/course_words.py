@@ -48,6 +48,9 @@ class Turn:
         node_id = NodeId(free[self._turn % len(free)])
         return Choice(node_id=node_id, why="its turn", timeout_s=self._timeout_s, retries=self._retries)
 
+    def take_back(self, node_id: NodeId, action: ActionName, now_ms: int) -> None:
+        """Nothing is counted here."""
+
     def is_known(self, action: ActionName) -> bool:
         return self.is_known_now
 

@@ -152,3 +152,13 @@ def test_a_node_that_joins_has_its_turn() -> None:
 
     assert {site.choose().node_id for _ in range(3)} == {"a", "b", "c"}
     assert site.choose().why == "round robin over 3 nodes"
+
+
+def test_what_is_decided_anew_is_not_out() -> None:
+    site = Site(node("a", limits={RESIZE: LEARNED}))
+    chosen = site.choose().node_id
+
+    site.router.take_back(chosen, RESIZE, site.catalogue.now_ms())
+
+    assert site.strategies.traffic.out(chosen, site.catalogue.now_ms()) == 0
+    assert not site.router.inboxes._out[chosen]

@@ -188,7 +188,8 @@ async def test_closing_writes_what_was_decided(tmp_path: Path) -> None:
 
 
 async def test_another_program_that_was_quicker_is_heard_first(desk: Desk, held: sqlite3.Connection) -> None:
-    """What was decided meanwhile is decided again, from what it wrote."""
+    """What was decided meanwhile is decided again, from what it wrote; and what that sends is out once."""
+    before = ONE.out.total()
     waiting = [desk.begun(begin("a", CHAIN))]
     await turns()
     held.execute("CREATE TABLE anything (x)")
@@ -201,6 +202,7 @@ async def test_another_program_that_was_quicker_is_heard_first(desk: Desk, held:
     assert [each.key for each in (*first.sent, *second.sent)] == desk.left == ["a.0.1.1", "a.1.1.1"]
     assert (first.owed, second.owed) == ((), ())  # they have left: not once more
     assert states(await desk.store.steps(A)) == ["ok", "sent", "blocked"]
+    assert ONE.out.total() == before + 2
 
 
 async def test_a_task_that_another_program_has_begun_meanwhile_is_its_own(
@@ -241,7 +243,7 @@ async def test_a_value_that_no_row_can_keep_is_only_its_own_move_s_trouble(desk:
 
 
 async def test_a_full_disk_lets_nothing_leave_again_and_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = sqlite_routed.write
+    written, before = sqlite_routed.write, ONE.out.total()
 
     def full(_: sqlite3.Connection, rows: sqlite_routed.RoutedRows) -> None:
         if any(rows):
@@ -262,6 +264,7 @@ async def test_a_full_disk_lets_nothing_leave_again_and_again(desk: Desk, monkey
 
     assert [each.key for each in moved.owed] == ["a.0.1.1"]
     assert desk.left == ["a.0.1.1", "b.0.1.1"]
+    assert ONE.out.total() == before + 2
 
 
 async def test_whoever_else_changes_tasks_finds_them_as_they_were_decided(desk: Desk) -> None:
