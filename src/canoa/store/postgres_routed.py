@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import astuple
 
+from canoa.clock import now_ms
 from canoa.execution.step_records import encode_story, steps_of
 from canoa.store.ledger import TaskRecord
 from canoa.store.packing import plain
@@ -89,6 +90,17 @@ async def advance(
 ) -> list[Moved]:
     notes.debts.pay(map(plain, paid))
     choices = SameChoices(route)
+    try:
+        moved = await _advance(link, moves, notes=notes, choices=choices, settings=settings)
+        choices.stand()
+    finally:
+        choices.take_back_rest(now_ms())
+    return moved
+
+
+async def _advance(
+    link: PostgresLink, moves: Sequence[Move], *, notes: Notes, choices: SameChoices, settings: StepSettings
+) -> list[Moved]:
     new_ledger = partial(RoutedLedger, notes=notes, route=choices, settings=settings)
     if notes.locks_left:
         notes.locks_left -= 1

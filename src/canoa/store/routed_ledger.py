@@ -28,7 +28,6 @@ from canoa.store.routed_memory import RoutedTask
 from canoa.store.routed_messages import MAX_ERROR_CHARS
 from canoa.store.routed_port import HOLD_OWED_MS, Begin, Moved
 from canoa.store.routed_unwritten import Send, send_of
-from canoa.vocabulary import NodeId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from canoa.store.routed_duties import Wanted
     from canoa.store.routed_notes import Notes
     from canoa.store.routed_port import Move
-    from canoa.vocabulary import ActionName
 
 
 _WAITING = State.WAITING.value
@@ -236,14 +234,6 @@ class RoutedLedger:
     def answers(self, since: int = 0) -> list[Moved]:
         """One for each move, once everything is built; but for the first ones."""
         return [*map(moved, self._answers[since:])]
-
-    def choices(self) -> Iterator[tuple[NodeId, ActionName]]:
-        """Of all that its moves send: which node it was chosen for, and of which action it is."""
-        for answer in self._answers:
-            course = None if answer.task is None else self._courses.get(answer.task.id)
-            if course is not None:
-                for at in answer.effect.sends:
-                    yield NodeId(course.steps[at].node_id or ""), course.outline.steps[at].action
 
     def _take(self, move: Move) -> Answer:
         match move:

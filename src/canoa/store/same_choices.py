@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 class SameChoices:
-    """For one group of moves. A choice may have claimed the one trial of a node that was down: asked anew, the route
-    would choose another one, and the trial would never be sent. Who asks the same may have anybody's answer."""
+    """For moves that go together. A choice may have claimed the one trial of a node that was down, or its attempt may
+    have left already: asked anew, the route would choose another node, and the trial would never be sent, or the
+    attempt twice. Who asks the same may have anybody's answer."""
 
     def __init__(self, route: Route) -> None:
         self.take_back = route.take_back
@@ -25,22 +26,38 @@ class SameChoices:
         self.answered_ms = route.answered_ms
         self.since_ms = route.since_ms
         self._choose = route.choose
-        self._made: list[tuple[Question, Choice | None]] = []  # since the moves were begun
+        self._made: list[tuple[Need, Choice | None]] = []  # since the moves were begun
         self._left: dict[Question, deque[Choice | None]] = {}  # from before
 
     def begin_again(self) -> None:
         """The moves are taken from the first one on; what was chosen for them so far is void."""
-        for question, choice in self._made:
-            self._left.setdefault(question, deque()).append(choice)
+        for need, choice in self._made:
+            self._left.setdefault(_question(need), deque()).append(choice)
         self._made.clear()
 
     def choose(self, need: Need) -> Choice | None:
-        said = None if need.placement is None else msgspec.json.encode(need.placement)
-        question = need.action, need.avoid, need.retries_left, said, need.near, need.site
-        left = self._left.get(question)
+        left = self._left.get(_question(need)) if self._left else None
         choice = left.popleft() if left else self._choose(need)
-        self._made.append((question, choice))
+        self._made.append((need, choice))
         return choice
+
+    def stand(self) -> None:
+        """What was chosen since they were begun is committed."""
+        self._made.clear()
+
+    def take_back_rest(self, now_ms: int) -> None:
+        """What does not stand never will: those nodes have nothing of it to do."""
+        self.begin_again()
+        for (action, *_), choices in self._left.items():
+            for choice in choices:
+                if choice is not None:
+                    self.take_back(choice.node_id, action, now_ms)
+        self._left.clear()
+
+
+def _question(need: Need) -> Question:
+    said = None if need.placement is None else msgspec.json.encode(need.placement)
+    return need.action, need.avoid, need.retries_left, said, need.near, need.site
 
 
 _port: type[Route] = SameChoices

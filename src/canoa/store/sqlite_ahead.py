@@ -14,7 +14,6 @@ writes is fixed when it leaves. Where either cannot be written, neither can be t
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic, time
@@ -25,11 +24,14 @@ from canoa.errors import CanoaError, SettingError, StoreFull, StoreUnreachable
 from canoa.execution.step_moves import Rerun
 from canoa.logs import get_logger
 from canoa.store import sqlite_routed, sqlite_slips
+from canoa.store.holding import Holding
 from canoa.store.newcomers import Newcomers
 from canoa.store.packing import plain
 from canoa.store.routed_ledger import RoutedLedger, needs_of
-from canoa.store.sqlite_flight import Batch, Flight, Hearing, size_bytes, without_sent
+from canoa.store.same_choices import SameChoices
+from canoa.store.sqlite_flight import Batch, Flight, Hearing, without_sent
 from canoa.store.sqlite_link import Busy
+from canoa.store.sqlite_pace import Pace
 from canoa.store.sqlite_slips import Slips
 from canoa.store.telling import tell
 
@@ -48,22 +50,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-LINGER_S: Final = 0.003
-UNHURRIED_S: Final = 0.01
-"""How long moves that owe nothing may wait for company, and those of which nobody waits until they are on disk: a quick
-action ends within it, and is written once. Longer finds more of them, also on busy machines; what is not written yet
-runs twice should this program be killed."""
-
-CROWD: Final = 50
-CROWD_EACH_S: Final = 0.0002
-CROWD_EVERY_S: Final = 0.05
-"""So many moves wait for each other, by so much each and at most so long: what happens to a task meanwhile is written
-once. Longer writes fewer rows, and holds up callers who wait for an answer before they go on. With 20 ms at most, large
-gathers, chains and fan-outs were 6 to 9 % slower."""
-
-FULL: Final = 1_000
-"""Moves that are written as soon as they can be."""
-
 GROW_AFTER: Final = 32
 """Writes of a store that is in use: its log is made as long as it will be."""
 
@@ -73,23 +59,8 @@ within as long again. Longer spares more rows where steps are slow, or wait in t
 them twice should the manager be killed. With 1 s, two thousand fan-outs at once took a tenth longer. Timers look at
 rows, so `routed_ledger.DUE_LATER_MS` is longer than twice this."""
 
-FEW_ROWS: Final = 16
-FEW_BYTES: Final = 64 * 1024
-QUICK_S: Final = 0.002
-"""So little is written on the event loop, as long as the disk takes less than this for it: handing it over would take
-half as long again."""
-
-TOOK_WEIGHT: Final = 0.2
-"""Of the newest in the mean: one that took long sends the next ones to the thread."""
-
 TRIES: Final = 3
 """To write it all: another program that has written meanwhile makes one of them vain."""
-
-FORGIVEN: Final = 0.9
-"""Of the mean is left with each that went to the thread: so the loop is tried again."""
-
-HERE: Final = 64
-"""Such writes, until one goes through the thread: that is where the log is written into the file, which takes long."""
 
 
 class _Stale(Exception):
@@ -114,20 +85,15 @@ class Ahead:
         self._paid: set[str] = set()  # before they were owed on disk
         self._is_sound = True  # the last write was written
         self._trouble: CanoaError | None = None  # why the last one was not
-        self._began_s = float("-inf")
+        self._pace = Pace()
         self._has_grown = False
-        self._took_s = 2 * QUICK_S  # lately, for little
-        self._written_here = 0  # since the thread wrote
         self._timer: asyncio.TimerHandle | None = None
         self._last: tuple[Route, StepSettings] | None = None  # of the last flight
         self._looking: asyncio.TimerHandle | None = None  # for what has lasted
-        self._holders = 0  # while there are any, nothing is decided
-        self._held: deque[Callable[[], None]] = deque()  # what came meanwhile
-        self._is_free = asyncio.Event()
+        self._holding = Holding()  # while it is held, nothing is decided
         self._is_idle = asyncio.Event()
         self._alone = asyncio.Lock()
         self._working: set[asyncio.Task[None]] = set()
-        self._is_free.set()
         self._is_idle.set()
 
     def start(
@@ -142,19 +108,20 @@ class Ahead:
     ) -> None:
         """`is_hurried`: somebody waits until it is on disk; otherwise only the broker does."""
         flight = self._waiting
-        if not self._holders and flight is not None and not flight.is_for(route, settings):
-            self._hold()
+        holding = self._holding
+        if not holding.is_held and flight is not None and not flight.is_for(route, settings):
+            holding.hold()
             self._spawn(self._pass_by())
         needs = needs_of(moves)
-        if self._holders or self._slips.tell_of(needs):
+        if holding.is_held or self._slips.tell_of(needs):
             again = partial(self.start, paid=paid, settings=settings, hearing=hearing, is_hurried=is_hurried)
-            if self._holders:
-                self._held.append(partial(again, moves, route))
+            if holding.is_held:
+                holding.later(partial(again, moves, route))
             else:
-                self._hold()
+                holding.hold()
                 self._spawn(self._after_slips(partial(again, moves, route), hearing))
         elif Rerun in {*map(type, moves)}:
-            self._hold()
+            holding.hold()
             self._spawn(self._rerun(moves, route, paid=paid, settings=settings, hearing=hearing))
         else:
             self._pay(paid)
@@ -183,14 +150,13 @@ class Ahead:
     async def alone(self) -> AsyncIterator[None]:
         """Nothing is decided and nothing is being written: whoever else changes tasks or notes does it here."""
         async with self._alone:
-            while self._holders:
-                await self._is_free.wait()
-            self._hold()  # and not before: between two who want it alone, what was held is decided
+            await self._holding.wait_free()
+            self._holding.hold()  # and not before: between two who want it alone, what was held is decided
             try:
                 await self._settled()
                 yield
             finally:
-                self._let_go()
+                self._holding.let_go()
 
     async def write_all(self) -> None:
         """Also what could have waited. Raises why it cannot be."""
@@ -221,17 +187,6 @@ class Ahead:
         self._schedule()
         await self._is_idle.wait()
 
-    def _hold(self) -> None:
-        self._holders += 1
-        self._is_free.clear()
-
-    def _let_go(self) -> None:
-        self._holders -= 1
-        while self._held and not self._holders:
-            tell(self._held.popleft())
-        if not self._holders:
-            self._is_free.set()
-
     async def _after_slips(self, again: Callable[[], None], hearing: Hearing) -> None:
         """What is about tasks whose rows are not in the tables yet. Where they cannot be, it must be brought again."""
         try:
@@ -239,12 +194,12 @@ class Ahead:
         except Exception as exc:
             tell(hearing.on_end, exc)
         else:
-            self._held.appendleft(again)
-        self._let_go()
+            self._holding.first(again)
+        self._holding.let_go()
 
     async def _pass_by(self) -> None:
         await self._settled()
-        self._let_go()
+        self._holding.let_go()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work, name="store.alone")
@@ -301,7 +256,7 @@ class Ahead:
         if self._written is not None or self._waiting is None:
             return
         self._stop_timer()
-        wait_s = self._wait_s(self._waiting)
+        wait_s = 0.0 if self._holding.is_held else self._wait_s(self._waiting)
         if wait_s <= 0:
             self._write()
         else:
@@ -313,14 +268,7 @@ class Ahead:
             self._timer = None
 
     def _wait_s(self, flight: Flight) -> float:
-        if self._holders or flight.count >= FULL:
-            return 0
-        if flight.count < CROWD:
-            linger_s = LINGER_S if flight.is_hurried else UNHURRIED_S
-            return 0 if flight.is_awaited else flight.began_s + linger_s - monotonic()
-        if not self._notes.memory and flight.ledger.has_ended_all:  # the last of a crowd: there is nothing to wait for
-            return 0
-        return self._began_s + min(CROWD_EVERY_S, flight.count * CROWD_EACH_S) - monotonic()
+        return self._pace.wait_s(flight, has_open_tasks=bool(self._notes.memory), now_s=monotonic())
 
     def _write(self) -> None:
         flight, self._waiting = self._waiting, None
@@ -328,7 +276,7 @@ class Ahead:
             return
         self._stop_timer()
         self._written = flight
-        self._began_s = monotonic()
+        self._pace.begins(monotonic())
         try:
             flight.paid = frozenset(self._paid)
             flight.ledger.close(flight.paid)
@@ -338,7 +286,7 @@ class Ahead:
             rows = sqlite_routed.rows_of(flight.ledger, sends=flight.sends, running=flight.running)
             on_end = partial(self._on_written, flight, has_rows=rows.says_something)
             if not self._writes_here(flight.ledger, rows):
-                self._written_here = 0
+                self._pace.goes_to_thread()
                 self._writer.start_write(partial(self._write_rows, rows=rows), on_end)
                 return
         except Exception as exc:
@@ -348,10 +296,7 @@ class Ahead:
             on_end(None)
 
     def _writes_here(self, ledger: RoutedLedger, rows: RoutedRows) -> bool:
-        if sum(map(len, rows)) > FEW_ROWS or size_bytes(rows) > FEW_BYTES:
-            return False
-        if self._took_s > QUICK_S or self._written_here >= HERE:
-            self._took_s *= FORGIVEN
+        if not self._pace.is_for_here(rows):
             return False
         slip = sqlite_slips.slip_of(ledger, rows)
         if slip is None and self._slips.are_left():  # they are copied first, which is not done here
@@ -365,8 +310,7 @@ class Ahead:
                 self._slips.add(ledger.new_tasks)
         except Busy:
             return False
-        self._took_s += TOOK_WEIGHT * (monotonic() - began_s - self._took_s)
-        self._written_here += 1
+        self._pace.took_here(monotonic() - began_s)
         return True
 
     def _write_rows(self, connection: sqlite3.Connection, rows: RoutedRows) -> None:
@@ -413,7 +357,7 @@ class Ahead:
     def _settle(self, flight: Flight, *, has_rows: bool) -> None:
         self._trouble = None
         self._is_sound = self._is_sound or has_rows  # a transaction without any says nothing about the disk
-        flight.ledger.settle(now_s=self._began_s)
+        flight.ledger.settle(now_s=self._pace.began_s)
         self._notes.unwritten.wrote(flight.sends, flight.running)
         if self._notes.unwritten and self._looking is None:
             self._looking = self._loop.call_later(LASTING_S, self._look)
@@ -449,7 +393,7 @@ class Ahead:
         self._looking = None
         if self._notes.unwritten and self._last is not None:
             self._looking = self._loop.call_later(LASTING_S, self._look)
-            if not self._holders and self._is_idle.is_set():
+            if not self._holding.is_held and self._is_idle.is_set():
                 self._new_flight(*self._last)
                 self._write()
 
@@ -467,7 +411,7 @@ class Ahead:
         """What waits cannot be written as it was decided: its tasks are half moved, and so is what is known of them.
         `written`: nor could this, which left before all of those."""
         if not self._spoilt:  # or else what comes is held already, and is let go once
-            self._hold()
+            self._holding.hold()
         self._stop_timer()
         self._spoilt = [each for each in (written, *self._spoilt, self._waiting) if each is not None]
         self._waiting = None
@@ -484,43 +428,47 @@ class Ahead:
         self._waiting, self._spoilt = None, []
         self._stop_timer()
         self._notes.memory.clear()
-        _take_back(flights)
         for flight in flights:
+            flight.choices.take_back_rest(now_ms())
             _end_all(flight.batches, error)
         self._next()
         if has_spoilt:  # nobody decides them again, or holds what comes until then
-            self._let_go()
+            self._holding.let_go()
 
     async def _write_one_by_one(self) -> None:
         """From the rows: so each finds how it is, and what is wrong with one of them is not the others'."""
         flights, self._spoilt = self._spoilt, []
-        _take_back(flights)
         for flight in flights:
+            choices = flight.choices
+            choices.begin_again()
             if not flight.batches or flight.sends or flight.running:
                 # The version is noted, and slips of others are copied. And what has lasted is written, whoever else
                 # writes: one who does so more often than we look would spoil every flight that takes it along.
                 since_s = _lasting_since_s(flight)
-                await self._decided_again((), flight.route, paid=(), settings=flight.settings, since_s=since_s)
+                await self._decided_again((), choices, paid=(), settings=flight.settings, since_s=since_s)
             for batch in flight.batches:
-                again = await self._decided_again(batch.moves, flight.route, paid=(), settings=flight.settings)
+                again = await self._decided_again(batch.moves, choices, paid=(), settings=flight.settings)
                 self._settle_paid()
                 _tell_again(batch.hearing, without_sent(again, batch.answers) if isinstance(again, list) else again)
+            choices.take_back_rest(now_ms())
         self._next()
-        self._let_go()
+        self._holding.let_go()
 
     async def _rerun(
         self, moves: Sequence[Move], route: Route, *, paid: Sequence[str], settings: StepSettings, hearing: Hearing
     ) -> None:
         """It needs the end before it as it was written. Whoever calls holds what comes."""
         await self._settled()
-        answers = await self._decided_again(moves, route, paid=paid, settings=settings)
+        choices = SameChoices(route)
+        answers = await self._decided_again(moves, choices, paid=paid, settings=settings)
+        choices.take_back_rest(now_ms())
         _tell_again(hearing, answers)
-        self._let_go()
+        self._holding.let_go()
 
     async def _decided_again(
         self,
         moves: Sequence[Move],
-        route: Route,
+        choices: SameChoices,
         *,
         paid: Sequence[str],
         settings: StepSettings,
@@ -532,23 +480,17 @@ class Ahead:
             moves=moves,
             paid=paid,
             notes=self._notes,
-            route=route,
+            route=choices,
             settings=settings,
             since_s=since_s,
         )
         try:
             advanced = await self._writer.write(work, after=partial(sqlite_routed.Advanced.settle, notes=self._notes))
         except Exception as exc:
+            choices.begin_again()  # nothing of it is written, and what comes next may ask the same
             return exc
+        choices.stand()
         return [moved for each in advanced.ledgers for moved in each.answers()]
-
-
-def _take_back(flights: Sequence[Flight]) -> None:
-    """What they sent is decided anew: counted as out already, it would be in its own way."""
-    at_ms = now_ms()
-    for flight in flights:
-        for node_id, action in flight.ledger.choices():
-            flight.route.take_back(node_id, action, at_ms)
 
 
 def _lasting_since_s(flight: Flight) -> float:

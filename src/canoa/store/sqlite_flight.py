@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from canoa.store.routed_ledger import RoutedLedger
+from canoa.store.same_choices import SameChoices
 from canoa.store.telling import tell
 from canoa.wire.sapparchi import NODE_ID
 
@@ -50,8 +51,9 @@ class Flight:
     """Batches that are written together."""
 
     def __init__(self, notes: Notes, route: Route, settings: StepSettings) -> None:
-        self.ledger = RoutedLedger({}, notes, route=route, settings=settings)
         self.route = route
+        self.choices = SameChoices(route)  # should it be decided again
+        self.ledger = RoutedLedger({}, notes, route=self.choices, settings=settings)
         self.settings = settings
         self.batches: list[Batch] = []
         self.began_s = monotonic()

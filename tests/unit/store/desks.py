@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.contract.store.routed_words import ONE
 
-from canoa.store import sqlite_ahead, sqlite_slips
+from canoa.store import sqlite_pace, sqlite_slips
 from canoa.store.routed_port import DEFAULT_SETTINGS
 from canoa.store.sqlite import SqliteStore
 
@@ -30,6 +30,7 @@ class Desk:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.store = SqliteStore(path)
+        self.route = ONE
         self.settings = DEFAULT_SETTINGS
         self.left: list[str] = []
         self.owed: list[str] = []
@@ -44,7 +45,7 @@ class Desk:
         told: asyncio.Future[list[Moved] | Exception] = asyncio.get_running_loop().create_future()
         self.store.start_advance(
             moves,
-            ONE,
+            self.route,
             paid=paid,
             settings=self.settings,
             ahead=self._on_ahead,
@@ -64,7 +65,7 @@ class Desk:
     async def waiting(self, *moves: Move, paid: Sequence[str] = ()) -> asyncio.Task[list[Moved]]:
         """They are decided, and written with what comes next, however long that takes."""
         with pytest.MonkeyPatch.context() as patient:
-            patient.setattr(sqlite_ahead, "LINGER_S", WITHIN_S)
+            patient.setattr(sqlite_pace, "LINGER_S", WITHIN_S)
             begun = self.begun(*moves, paid=paid)
             await turns()
         return begun

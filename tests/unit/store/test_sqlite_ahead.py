@@ -8,7 +8,19 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.contract.store.routed_words import CHAIN, FETCH, ONE, Nodes, answer, begin, cancel, fan, rerun, states
+from tests.contract.store.routed_words import (
+    CHAIN,
+    FETCH,
+    ONE,
+    Nodes,
+    answer,
+    begin,
+    cancel,
+    fan,
+    rerun,
+    sent_to,
+    states,
+)
 from tests.contract.store.words import NOW_MS, accept
 from tests.unit.store.desks import Desk, turns
 
@@ -16,7 +28,7 @@ from canoa.errors import StoreFull, WrongUse
 from canoa.execution.outcome import Outcome
 from canoa.execution.plan import Plan, Step
 from canoa.execution.step_moves import Verdict
-from canoa.store import sqlite_ahead, sqlite_routed
+from canoa.store import sqlite_ahead, sqlite_pace, sqlite_routed
 from canoa.store.routed_port import DEFAULT_SETTINGS
 from canoa.store.sqlite_link import LOG_PAGES, SqliteLink
 from canoa.vocabulary import TaskId
@@ -64,7 +76,7 @@ async def test_attempts_leave_before_they_are_on_disk_and_the_end_does_not(
 
 
 async def test_an_action_that_ends_at_once_is_written_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.5)  # on a busy machine it is not at once
+    monkeypatch.setattr(sqlite_pace, "LINGER_S", 0.5)  # on a busy machine it is not at once
     before = desk.store.writes.done
     first = desk.begun(begin("a"))
     await turns()
@@ -95,7 +107,7 @@ async def test_a_message_that_the_broker_gets_while_it_is_written_down_is_not_ow
     desk: Desk, held: sqlite3.Connection
 ) -> None:
     first = desk.begun(begin("a"))
-    await asyncio.sleep(5 * sqlite_ahead.LINGER_S)  # its rows are on their way
+    await asyncio.sleep(5 * sqlite_pace.LINGER_S)  # its rows are on their way
     paying = asyncio.create_task(desk.moved(paid=["a.0.1.1"]))
     await turns()
     held.execute("COMMIT")
@@ -156,14 +168,14 @@ async def test_a_crowd_is_written_in_few_transactions(desk: Desk) -> None:
 
 async def test_the_last_of_a_crowd_wait_for_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     await desk.moved(begin("before"), answer("before.0.1.1", "x"))  # from now on a crowd would wait for as long
-    monkeypatch.setattr(sqlite_ahead, "CROWD_EACH_S", 60.0)
-    monkeypatch.setattr(sqlite_ahead, "CROWD_EVERY_S", 60.0)
-    names = [f"task-{number}" for number in range(sqlite_ahead.CROWD)]
+    monkeypatch.setattr(sqlite_pace, "CROWD_EACH_S", 60.0)
+    monkeypatch.setattr(sqlite_pace, "CROWD_EVERY_S", 60.0)
+    names = [f"task-{number}" for number in range(sqlite_pace.CROWD)]
     begun = desk.begun(*map(begin, names))
     await turns()
     *most, last = [answer(f"{name}.0.1.1", "x") for name in names]
     first = desk.begun(*most)
-    await asyncio.sleep(5 * sqlite_ahead.LINGER_S)
+    await asyncio.sleep(5 * sqlite_pace.LINGER_S)
     assert not first.done()
 
     (end,) = await asyncio.wait_for(desk.moved(last), 10)
@@ -205,6 +217,38 @@ async def test_another_program_that_was_quicker_is_heard_first(desk: Desk, held:
     assert ONE.out.total() == before + 2
 
 
+async def test_what_is_decided_again_stays_with_the_node_that_has_it(desk: Desk, held: sqlite3.Connection) -> None:
+    """Another one would run it as well."""
+    desk.route = Nodes("gw-1", "gw-2", "gw-3")
+    waiting = desk.begun(begin("a"), begin("b"))
+    await turns()
+    held.execute("CREATE TABLE anything (x)")
+    held.execute("COMMIT")
+    told = await waiting
+
+    assert [each.key for moved in told for each in moved.sent] == desk.left == ["a.0.1.1", "b.0.1.1"]
+    assert [moved.owed for moved in told] == [(), ()]
+    assert [sent_to(each) for moved in told for each in moved.sent] == ["gw-2", "gw-3"]
+    assert desk.route.out == {"gw-2": 1, "gw-3": 1}
+
+
+async def test_a_node_has_nothing_to_do_for_a_task_that_another_program_has_cancelled(desk: Desk) -> None:
+    desk.route = Nodes("gw-1", "gw-2")
+    await desk.moved(begin("a", CHAIN))
+    out = desk.route.out.copy()
+    with closing(sqlite3.connect(desk.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        waiting = desk.begun(answer("a.0.1.1", "x"))
+        await turns()
+        assert desk.route.out.total() == out.total() + 1
+        other.execute("UPDATE tasks SET standing = 'cancelled'")
+        other.execute("COMMIT")
+    (told,) = await waiting
+
+    assert told.verdict is Verdict.LATE
+    assert desk.route.out == out
+
+
 async def test_a_task_that_another_program_has_begun_meanwhile_is_its_own(
     desk: Desk, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +272,7 @@ async def test_a_move_that_cannot_be_takes_no_other_along(desk: Desk) -> None:
     (told,) = await good
 
     assert (told.verdict, told.owed, [each.key for each in told.sent]) == (Verdict.TAKEN, (), ["a.0.1.1"])
-    await asyncio.sleep(5 * sqlite_ahead.LINGER_S)  # nothing of it comes later
+    await asyncio.sleep(5 * sqlite_pace.LINGER_S)  # nothing of it comes later
     assert desk.count("tasks") == 1
 
 
@@ -325,7 +369,7 @@ async def test_what_cannot_be_decided_while_others_are_written_spoils_neither(
     desk: Desk, held: sqlite3.Connection
 ) -> None:
     waiting = [desk.begun(begin("a", CHAIN))]
-    await asyncio.sleep(5 * sqlite_ahead.LINGER_S)  # it is on its way to disk
+    await asyncio.sleep(5 * sqlite_pace.LINGER_S)  # it is on its way to disk
     waiting.append(desk.begun(answer("a.0.1.1", "x")))
     await turns()
     bad = desk.begun(begin("x", Plan(name="bad", steps=(Step(name="b", action=FETCH, after=("b",)),))))
@@ -344,7 +388,7 @@ async def test_what_cannot_be_decided_while_another_program_is_quicker_is_decide
     desk: Desk, held: sqlite3.Connection
 ) -> None:
     begun = desk.begun(begin("a", CHAIN))
-    await asyncio.sleep(5 * sqlite_ahead.LINGER_S)  # it is on its way to disk
+    await asyncio.sleep(5 * sqlite_pace.LINGER_S)  # it is on its way to disk
     answered = desk.begun(answer("a.0.1.1", "x"))
     await turns()
     bad = desk.begun(begin("x", Plan(name="bad", steps=(Step(name="b", action=FETCH, after=("b",)),))))
@@ -364,12 +408,12 @@ async def behind(
     desk: Desk, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[asyncio.Task[list[Moved]], asyncio.Task[list[Moved]]]:
     """One flight in the thread, and one behind it that will be written on the event loop."""
-    monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)
-    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.0)
-    desk.store._routed()._took_s = 1000.0
+    monkeypatch.setattr(sqlite_pace, "QUICK_S", 10.0)
+    monkeypatch.setattr(sqlite_pace, "LINGER_S", 0.0)
+    desk.store._routed()._pace._took_s = 1000.0
     first = desk.begun(begin("a"))
     await turns()
-    desk.store._routed()._took_s = 0.0
+    desk.store._routed()._pace._took_s = 0.0
     second = desk.begun(begin("b"), answer("b.0.1.1", "x"))
     await turns()
     return first, second
@@ -457,21 +501,21 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_a_few_moves_are_written_on_the_loop_once_the_disk_has_proven_quick(
     desk: Desk, here: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)  # this machine's disk may be anything
-    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.5)  # nor may its clock
-    monkeypatch.setattr(sqlite_ahead, "HERE", 3)
-    desk.store._routed()._took_s = 1.0
+    monkeypatch.setattr(sqlite_pace, "QUICK_S", 10.0)  # this machine's disk may be anything
+    monkeypatch.setattr(sqlite_pace, "LINGER_S", 0.5)  # nor may its clock
+    monkeypatch.setattr(sqlite_pace, "HERE", 3)
+    desk.store._routed()._pace._took_s = 1.0
     for number in range(5):
         await ended(desk, f"t{number}")
     assert len(here) == 4  # the fourth went through the thread
 
-    await ended(desk, "large", "x" * sqlite_ahead.FEW_BYTES)
+    await ended(desk, "large", "x" * sqlite_pace.FEW_BYTES)
     assert len(here) == 4
     assert desk.count("tasks") == 6
 
 
 async def test_a_slow_disk_does_not_hold_up_the_loop(desk: Desk, here: list[str]) -> None:
-    desk.store._routed()._took_s = 1.0
+    desk.store._routed()._pace._took_s = 1.0
     await ended(desk, "a")
 
     assert here == []
@@ -480,8 +524,8 @@ async def test_a_slow_disk_does_not_hold_up_the_loop(desk: Desk, here: list[str]
 async def test_another_program_that_writes_does_not_hold_up_the_loop(
     desk: Desk, held: sqlite3.Connection, here: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)
-    desk.store._routed()._took_s = 0.0
+    monkeypatch.setattr(sqlite_pace, "QUICK_S", 10.0)
+    desk.store._routed()._pace._took_s = 0.0
     waiting = desk.begun(begin("a"), answer("a.0.1.1"))
     began_s = asyncio.get_running_loop().time()
     await asyncio.sleep(0.05)

@@ -17,7 +17,7 @@ from tests.unit.store.desks import Desk
 from canoa.errors import StoreFull, WrongUse
 from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import Verdict
-from canoa.store import sqlite_ahead, sqlite_batch, sqlite_link, sqlite_owed, sqlite_routed, sqlite_slips
+from canoa.store import sqlite_ahead, sqlite_batch, sqlite_link, sqlite_owed, sqlite_pace, sqlite_routed, sqlite_slips
 from canoa.store.port import TaskFilter
 from canoa.store.routed_port import DEFAULT_SETTINGS
 from canoa.vocabulary import TaskId
@@ -34,10 +34,10 @@ A = TaskId("a")
 @pytest.fixture(autouse=True)
 def is_quick(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk, so the event loop writes; and nothing waits or is copied but for a reason."""
-    monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)
-    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.0)
+    monkeypatch.setattr(sqlite_pace, "QUICK_S", 10.0)
+    monkeypatch.setattr(sqlite_pace, "LINGER_S", 0.0)
     monkeypatch.setattr(sqlite_slips, "COPY_AFTER_S", 3600.0)
-    desk.store._routed()._took_s = 0.0
+    desk.store._routed()._pace._took_s = 0.0
 
 
 async def ended(desk: Desk, name: str = "a", *, reply_to: str | None = None) -> None:
@@ -67,7 +67,7 @@ async def test_a_quick_task_is_one_row_until_it_is_copied(desk: Desk) -> None:
 
 
 async def test_what_nobody_waits_for_is_given_more_time_to_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_ahead, "UNHURRIED_S", 10.0)
+    monkeypatch.setattr(sqlite_pace, "UNHURRIED_S", 10.0)
     before = desk.store.writes.done
     desk.store.start_advance(
         [begin("a")],
@@ -265,7 +265,7 @@ async def met(desk: Desk, other: Desk) -> None:
     """Each knows that the other has written, and the other then puts a slip down, and is killed."""
     for each in (other, desk, other):
         await each.moved()
-    other.store._routed()._took_s = 0.0
+    other.store._routed()._pace._took_s = 0.0
     await ended(other, "x")
     assert slips(desk.path) == 1
 

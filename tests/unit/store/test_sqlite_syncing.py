@@ -14,7 +14,7 @@ from tests.unit.store.desks import Desk, rows_in, turns
 from canoa.errors import StoreUnreachable
 from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import Verdict
-from canoa.store import sqlite_ahead, sqlite_link, sqlite_syncing
+from canoa.store import sqlite_link, sqlite_pace, sqlite_syncing
 from canoa.store.routed_port import DEFAULT_SETTINGS
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ class Disk:
 def disk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     """Quick enough for the event loop; and nothing waits for it but what is told to."""
     disk = Disk()
-    monkeypatch.setattr(sqlite_ahead, "LINGER_S", 0.0)
+    monkeypatch.setattr(sqlite_pace, "LINGER_S", 0.0)
     monkeypatch.setattr(sqlite_syncing, "_to_disk", disk.sync)
-    monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)
-    desk.store._routed()._took_s = 0.0
+    monkeypatch.setattr(sqlite_pace, "QUICK_S", 10.0)
+    desk.store._routed()._pace._took_s = 0.0
     yield disk
     disk.is_free.set()
 
@@ -130,13 +130,13 @@ async def test_a_disk_that_stays_broken_is_said_and_what_comes_again_waits_for_a
 
 
 async def test_a_file_behind_a_link_is_synced_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_ahead, "QUICK_S", 10.0)
+    monkeypatch.setattr(sqlite_pace, "QUICK_S", 10.0)
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "store.db").touch()
     (tmp_path / "store.db").symlink_to(tmp_path / "real" / "store.db")
     desk = Desk(tmp_path / "store.db")
     await desk.store.open()
-    desk.store._routed()._took_s = 0.0
+    desk.store._routed()._pace._took_s = 0.0
 
     beginning = await begun(desk, "a")
     (end,) = await desk.moved(answer("a.0.1.1", "x"))
