@@ -50,7 +50,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     exclusive: bool = False
     quorum: bool = False
     expires_s: float | None = None  # removed after this long without a consumer or a declaration
-    message_ttl_s: float | None = None
+    message_ttl_s: float | None = None  # 0: for who can take it at once, and nobody else
     max_length: int | None = None
     overflow: Overflow = Overflow.DROP_HEAD  # only with max_length
     dead_letter_exchange: str | None = None  # "" is the default exchange

@@ -60,6 +60,9 @@ the bound: clients declare the queue as published, without arguments."""
 REPLY_PREFIX = "canoa.reply."
 """Of the queues of sessions. Their sessions read bundles."""
 
+ANSWERS_PREFIX = "canoa.answers."
+"""Of the queues on which managers hear answers to bundles that they sent. Nodes answer bundles to no others."""
+
 CANARY_PREFIX = "canoa.canary."
 """Of the queues on which managers hear their canaries answered. Nodes answer to no others."""
 
@@ -97,6 +100,22 @@ def cancel_queue(node_id: str) -> tuple[Queue, Binding]:
     """Not exclusive: a broker that has not noticed our old link's end would refuse it to the new one."""
     queue = Queue(name=f"canoa.cancel.{node_id}", expires_s=CANCEL_EXPIRES_S, message_ttl_s=CANCEL_EXPIRES_S)
     return queue, Binding(exchange=CANCEL, queue=queue.name)
+
+
+def answers_queue_name(client_id: str) -> str:
+    return f"{ANSWERS_PREFIX}{client_id}"
+
+
+def answers_queue(client_id: str) -> Queue:
+    """Where a manager hears what became of the bundles that it sent itself. Nothing waits there: what it cannot take at
+    once, since it has enough in hand or is gone, goes on to the queue of all managers."""
+    return Queue(
+        name=answers_queue_name(client_id),
+        expires_s=CANCEL_EXPIRES_S,
+        message_ttl_s=0,
+        dead_letter_exchange="",
+        dead_letter_key=STEP_RESULTS,
+    )
 
 
 def canary_queue(client_id: str) -> Queue:

@@ -63,13 +63,22 @@ _NODE = Rights(
 )
 _RECORDER = Rights(configure=(topology.SUBMIT, topology.RESULTS), write=(), read=(topology.SUBMIT, topology.RESULTS))
 _CATALOGUES = topology.catalogue_queue_name("*")
+_OWN_ANSWERS = topology.answers_queue_name("*")
 _CANARIES = topology.canary_queue("*").name
 _TAKEN = (topology.NODES_REGISTER, topology.TASK_REQUESTS, topology.STEP_RESULTS)
 _TOLD = (topology.CATALOGUE, topology.MANAGER_AVAILABLE, topology.NODE_UNICAST, topology.FINAL_RESULTS)
 _MANAGER = Rights(
-    configure=(*_TAKEN, *_TOLD, _CATALOGUES, _CANARIES),
+    configure=(*_TAKEN, *_TOLD, _CATALOGUES, _CANARIES, _OWN_ANSWERS),
     write=(topology.AMQ_TOPIC, *_TAKEN, *_TOLD, _CATALOGUES),
-    read=(topology.AMQ_TOPIC, *_TAKEN, topology.FINAL_RESULTS, topology.CATALOGUE, _CATALOGUES, _CANARIES),
+    read=(
+        topology.AMQ_TOPIC,
+        *_TAKEN,
+        topology.FINAL_RESULTS,
+        topology.CATALOGUE,
+        _CATALOGUES,
+        _CANARIES,
+        _OWN_ANSWERS,
+    ),
 )
 
 

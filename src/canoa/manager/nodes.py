@@ -84,7 +84,11 @@ class Nodes:
         self.watching = Watching(self.catalogue.clock)
         self.http = HttpTransport(self.caller)
         self.reaching = Reaching(
-            {AMQP: AmqpTransport(broker), MQTT: TopicTransport(broker), HTTP: self.http},
+            {
+                AMQP: AmqpTransport(broker, answers=topology.answers_queue_name(manager_id)),
+                MQTT: TopicTransport(broker),
+                HTTP: self.http,
+            },
             row=lambda node_id: self.catalogue.rows.get(node_id),
             compressing=Compressing(settings.compression),
             meter=self.links,

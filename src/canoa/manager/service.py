@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 
     from canoa.broker.events import Events
-    from canoa.broker.port import Broker, Consumer, Message
+    from canoa.broker.port import Broker, Consumer, Declaration, Message, OnDelivery
     from canoa.execution.explaining import Explained
     from canoa.execution.health import BreakerSettings
     from canoa.execution.link_budget import LinkUse
@@ -48,6 +48,8 @@ log = get_logger(__name__)
 PREFETCH: Final = 1000
 """Enough for a group to be written while the next one comes."""
 
+BUNDLES: Final = 32
+"""Of answers to what it sent itself, likewise: as many as are open at once. What is more, other managers may have."""
 
 LOOK_AGAIN_S: Final = 0.02
 
@@ -141,19 +143,23 @@ class Manager:
             await self._send_again()
         else:
             await self._mark.look()  # before anything is sent that would look as if it came before the restart
-        intake = {
-            topology.TASK_REQUESTS: self._dispatch.intake.on_delivery,
-            topology.STEP_RESULTS: self._dispatch.answers.on_delivery,
-        }
-        for queue, on_delivery in intake.items():
-            consumer = await self._broker.consume(queue, on_delivery, prefetch=PREFETCH, topology=declared)
-            self._consumers.append(consumer)
-            self._spawn(consumer.wait_ended(), f"watch[{queue}]")
+        answers = self._dispatch.answers.on_delivery
+        own_answers = topology.answers_queue(self._id)
+        await self._consume(own_answers.name, answers, [own_answers], prefetch=BUNDLES)
+        await self._consume(topology.TASK_REQUESTS, self._dispatch.intake.on_delivery, declared)
+        await self._consume(topology.STEP_RESULTS, answers, declared)
         of_mqtt = {} if self._mqtt is None else self._mqtt.loops()
         for name, work in (self.nodes.loops() | self._dispatch.loops() | of_mqtt).items():
             self._spawn(work, name)
         if not self._is_memory:
             self._spawn(self._mark.run(), "mark")
+
+    async def _consume(
+        self, queue: str, on_delivery: OnDelivery, declared: Sequence[Declaration], *, prefetch: int = PREFETCH
+    ) -> None:
+        consumer = await self._broker.consume(queue, on_delivery, prefetch=prefetch, topology=declared)
+        self._consumers.append(consumer)
+        self._spawn(consumer.wait_ended(), f"watch[{queue}]")
 
     async def _forget_nodes(self) -> None:
         """They went with the broker; those that are there register again."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from canoa.broker import topology
 from canoa.broker.listeners import listeners
 from canoa.broker.port import Publication
@@ -26,10 +28,11 @@ if TYPE_CHECKING:
 
 class AmqpTransport:
     """To a node's own queue, behind the published headers exchange. Bundles pass by it: others may listen there who
-    know nothing of them."""
+    know nothing of them. `answers`: the queue where their answers are wanted; empty: where all are."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, *, answers: str = "") -> None:
         self._broker = broker
+        self._answers = answers or None
 
     @property
     def is_up(self) -> bool:
@@ -49,7 +52,8 @@ class AmqpTransport:
             if count == 1:
                 self._post_alone(message, places, on_sent)
             else:
-                publication = Publication(message=message, key=topology.node_queue_name(node.node_id))
+                bundle = msgspec.structs.replace(message, reply_to=self._answers)
+                publication = Publication(message=bundle, key=topology.node_queue_name(node.node_id))
                 post(self._broker, publication, partial(on_sent, places), later=True)
 
     def _post_alone(self, message: Message, places: range, on_sent: OnSent) -> None:

@@ -70,7 +70,7 @@ class AnswerSender:
         self._way = way
         self._forwarder = None if outbox is None else Forwarder(outbox, self._way, on_sent=self._on_free)
         self._loop = asyncio.get_running_loop()
-        self._together: list[InHand] = []  # since this turn of the loop
+        self._together: dict[str, list[InHand]] = {}  # since this turn of the loop, by queue
         self._watched: dict[InHand, float] = {}  # since when it flies
         self._watching: asyncio.TimerHandle | None = None
         self._is_closed = False  # the way: nothing was confirmed since something was not
@@ -94,22 +94,27 @@ class AnswerSender:
         if self._outbox is not None and self._can_keep(owed) and (self._always or self._is_closed):
             self._keep(owed)
         elif isinstance(owed.asked.delivery, PartDelivery) and self._way.is_the_broker:
-            self._send_soon(owed)
+            self._send_soon(owed, _wanted_at(owed.asked.delivery))
         else:
             self._send_alone(owed)
 
     # --- Sending ----------------------------------------------------------------------------------------
 
-    def _send_soon(self, owed: InHand) -> None:
-        if not self._together:
-            self._loop.call_soon(self._send_together)
-        self._together.append(owed)
-        if len(self._together) >= MAX_PARTS:
-            self._send_together()
-
-    def _send_together(self) -> None:
+    def _send_soon(self, owed: InHand, queue: str) -> None:
         """Who sends bundles reads bundles: answers to what came in them go in them."""
-        owed, self._together = self._together, []
+        if not self._together:
+            self._loop.call_soon(self._end_turn)
+        together = self._together.setdefault(queue, [])
+        together.append(owed)
+        if len(together) >= MAX_PARTS:
+            self._send_together(queue, self._together.pop(queue))
+
+    def _end_turn(self) -> None:
+        together, self._together = self._together, {}
+        for queue, owed in together.items():
+            self._send_together(queue, owed)
+
+    def _send_together(self, queue: str, owed: list[InHand]) -> None:
         at = 0
         for message, count in packed([self._outgoing(each) for each in owed], are_within_bounds=True):
             together, at = owed[at : at + count], at + count
@@ -119,7 +124,7 @@ class AnswerSender:
             for each in together:
                 self._begin_flight(each)
             # Not over the published exchange, where others may listen who know nothing of bundles.
-            bundle = Publication(message=message, key=topology.STEP_RESULTS)
+            bundle = Publication(message=message, key=queue)
             self._broker.post(bundle, partial(self._on_outcomes, together))
 
     def _on_outcomes(self, together: list[InHand], outcome: PublishOutcome) -> None:
@@ -266,6 +271,12 @@ class AnswerSender:
         self._settler.done(owed.asked.delivery)
         for each in self._requests.end(owed.asked.id, is_answered=is_answered):
             self._settler.done(each.delivery)
+
+
+def _wanted_at(delivery: PartDelivery) -> str:
+    """The queue where whoever sent the bundle wants what it brings; or where all answers go."""
+    wanted = delivery.whole.delivery.message.reply_to or ""
+    return wanted if wanted.startswith(topology.ANSWERS_PREFIX) else topology.STEP_RESULTS
 
 
 def _answer(owed: InHand) -> Message:

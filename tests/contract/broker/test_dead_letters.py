@@ -188,6 +188,22 @@ async def test_a_dead_letter_may_die_again_elsewhere(graveyard: Broker) -> None:
     assert [d["queue"] for d in deaths(dead)] == ["second", "first"]
 
 
+async def test_a_queue_without_time_keeps_nothing_that_nobody_can_take_at_once(graveyard: Broker) -> None:
+    """Nor what comes back to it: who is gone had it."""
+    await graveyard.declare(Queue(name="q", message_ttl_s=0, dead_letter_exchange="", dead_letter_key="dead"))
+    inbox = Inbox()
+
+    await graveyard.publish(letter("q", b"nobody is there"))
+    await graveyard.consume("q", inbox, prefetch=1)
+    await graveyard.publish_many(letters("q", b"at once", b"too much"))
+    in_hand = await inbox.take_one()
+    assert await received_bodies(graveyard, "dead", 2) == [b"nobody is there", b"too much"]
+    in_hand.settle(Settlement.REQUEUE)
+
+    assert await received_bodies(graveyard, "dead", 1) == [b"at once"]
+    assert inbox.bodies == [b"at once"]
+
+
 async def test_a_rung_of_the_retry_ladder_brings_a_message_back_to_its_action(broker: Broker) -> None:
     await broker.declare(*topology.shared(), *topology.of_action("shop.resize"))
     queue = topology.action_queue_name("shop.resize")

@@ -102,6 +102,40 @@ async def test_tasks_end_when_one_of_two_managers_goes_in_between(shared_site: S
     assert [await site.result(task_id) for task_id in task_ids] == [number + 2 for number in range(100)]
 
 
+@pytest.mark.rabbitmq
+@pytest.mark.postgres
+@pytest.mark.parametrize("is_gone", [False, True], ids=["both stay", "one goes"])
+async def test_a_manager_hears_what_came_of_its_own_bundles_and_another_one_once_it_is_gone(
+    shared_site: Site, is_gone: bool
+) -> None:
+    site = shared_site
+    begun, may_end = 0, asyncio.Event()
+
+    @site.app.action(timeout=60)
+    async def slow(number: int) -> int:
+        nonlocal begun
+        begun += 1
+        await may_end.wait()
+        return number
+
+    first = await site.start_manager()
+    async with site.app.worker(drain_s=1, concurrency=50):
+        await first.manager.wait_known(site.app.actions, within_s=10)
+        routed = slow.using(dispatch="routed")
+        handles = await asyncio.gather(*(routed.submit(number) for number in range(50)))
+        await eventually(lambda: begun == 50)
+        second = await site.start_manager()
+        if is_gone:
+            await site.stop_manager()
+        may_end.set()
+
+        assert [await handle.result(20) for handle in handles] == [*range(50)]
+        heard, other = (each.manager.figures.stats.step_results["taken"] for each in (first, second))
+        assert heard + other == 50
+        assert (heard == 0) if is_gone else (heard >= 40)  # what left alone is answered to any of them
+    await site.app.aclose()
+
+
 async def _written_but_not_sent(manager: Hosted, task_id: str, *, ended_hold: bool) -> None:
     """As if a manager had been killed between the commit and the publish."""
     at_ms = now_ms() - (HOLD_OWED_MS + 1 if ended_hold else 0)

@@ -95,9 +95,10 @@ class BareManager:
         await self.broker.publish(Publication(message=message, exchange=topology.NODE_UNICAST, key=""))
         return message.message_id or ""
 
-    async def send_together(self, *messages: Message, node: str = NODE) -> list[str]:
-        """All of them as one. Returns their ids."""
+    async def send_together(self, *messages: Message, node: str = NODE, answers: str | None = None) -> list[str]:
+        """All of them as one. Returns their ids. `answers`: where those are wanted."""
         [(message, _)] = bundle.packed(messages)
+        message = msgspec.structs.replace(message, reply_to=answers)
         await self.broker.publish(Publication(message=message, key=topology.node_queue_name(node)))
         return [each.message_id or "" for each in messages]
 
@@ -117,11 +118,11 @@ class BareManager:
     async def answers(self, count: int) -> list[Answered]:
         return [read_answer(each.message) for each in await self._answers.take(count)]
 
-    async def answers_together(self, count: int) -> list[Answered]:
-        """That many, in however many messages they come."""
+    async def answers_together(self, count: int, inbox: Inbox | None = None) -> list[Answered]:
+        """That many, in however many messages they come; `inbox`: not where all answers go."""
         found: list[Answered] = []
         while len(found) < count:
-            message = (await self._answers.take_one()).message
+            message = (await (inbox or self._answers).take_one()).message
             parts = bundle.parts(message) if bundle.is_bundle(message) else [message]
             found += map(read_answer, parts)
         return found

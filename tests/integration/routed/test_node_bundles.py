@@ -13,7 +13,7 @@ from tests.integration.routed.bare_manager import NODE, asking, managing
 
 from canoa import Canoa, Rate
 from canoa.broker import topology
-from canoa.broker.port import Binding, Message, Publication
+from canoa.broker.port import Binding, Message, Publication, Settlement
 from canoa.wire import bundle, sapparchi, task
 from canoa.worker import worker as worker_module
 from canoa.worker.settings import WorkerSettings
@@ -53,6 +53,37 @@ async def test_every_part_is_answered_once_and_the_answers_come_together(app: Ca
     assert {each.request_id: each.value for each in answers} == dict(zip(request_ids, range(0, 200, 2), strict=True))
     assert {each.status for each in answers} == {"ok"}
     assert manager.answer_count < 100
+
+
+async def test_answers_go_to_whoever_sent_the_bundle_and_elsewhere_once_he_is_gone(
+    app: Canoa, manager: BareManager
+) -> None:
+    app.action(double)
+    own = topology.answers_queue("m-1")
+    inbox = Inbox(Settlement.ACK)
+    consumer = await manager.broker.consume(own.name, inbox, prefetch=10, topology=[own])
+    async with app.worker_with(NAMED):
+        await manager.send_together(*doubling(10), answers=own.name)
+        assert sorted(each.value for each in await manager.answers_together(10, inbox)) == [*range(0, 20, 2)]
+        assert manager.answer_count == 0
+
+        await consumer.cancel()  # its queue is there for a while
+        await manager.send_together(*doubling(10), answers=own.name)
+        assert sorted(each.value for each in await manager.answers_together(10)) == [*range(0, 20, 2)]
+
+        await manager.broker.delete_queue(own.name)
+        await manager.send_together(*doubling(10), answers=own.name)
+        assert sorted(each.value for each in await manager.answers_together(10)) == [*range(0, 20, 2)]
+    assert len(inbox.deliveries) < 10
+
+
+async def test_answers_go_to_no_queue_that_is_not_for_answers(app: Canoa, manager: BareManager) -> None:
+    app.action(double)
+    async with app.worker_with(NAMED):
+        await manager.send_together(*doubling(10), answers=topology.DEAD)
+
+        assert len(await manager.answers_together(10)) == 10
+    assert (await manager.broker.depth(topology.DEAD)).messages == 0
 
 
 async def test_answers_to_single_messages_are_single_and_as_published(app: Canoa, manager: BareManager) -> None:

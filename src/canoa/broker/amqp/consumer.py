@@ -246,7 +246,8 @@ def _checked(prefetch: int) -> int:
 
 
 def _milliseconds(seconds: float | None) -> int | None:
-    return None if seconds is None else max(1, round(seconds * 1000))
+    """No time at all only where that was said."""
+    return round(seconds * 1000) or int(seconds > 0) if seconds is not None else None
 
 
 def _match(binding: Binding) -> dict[str, Any]:
