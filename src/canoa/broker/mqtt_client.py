@@ -88,6 +88,7 @@ class MqttClient:
         self._refused_since_s: float | None = None
         self._loop = asyncio.get_running_loop()
         self._client: aiomqtt.Client | None = None
+        self.links = 0  # that it had so far
         self._is_old = False  # the broker knows only MQTT 3.1.1
         self._knows_new = False  # it knew MQTT 5 once
         self._sending: MqttSending | None = None
@@ -161,6 +162,7 @@ class MqttClient:
                 self._end()
 
     def _begin(self, client: aiomqtt.Client) -> None:
+        self.links += 1
         self._client = client
         self._sending = MqttSending(client._client, is_old=self._is_old, at_once=min(AT_ONCE, self._receive_maximum))
         early, self._early = self._early, []
@@ -230,6 +232,11 @@ class MqttClient:
         topic, message = self._will
         properties = None if self._is_old else spelt(message, PacketTypes.WILLMESSAGE)
         return aiomqtt.Will(topic, message.body, qos=1, properties=properties)
+
+    def link_anew(self) -> None:
+        """End this link, if there is one; `run` makes the next, and subscribes to everything again."""
+        if self._client is not None:
+            self._client._client.disconnect()
 
     # --- Hearing ----------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from canoa.execution.prefetch import RunEstimate, deliveries_for, prefetch_for
 from canoa.wire.compression_policy import DEFAULT_POLICY
 from canoa.worker.answer_way import AnyWay, BrokerWay, HeardBrokerWay
 from canoa.worker.answering import Answerer
+from canoa.worker.ears import QueueEar
 from canoa.worker.node import Node
 from canoa.worker.own_ways import OwnWays
 from canoa.worker.proving import OwnProof
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from canoa.broker.port import Broker, Delivery
     from canoa.wire.compression_policy import CompressionPolicy
+    from canoa.worker.ears import Ear
     from canoa.worker.health_page import HealthPage
     from canoa.worker.identity import Identity
     from canoa.worker.outbox import OutboxStats
@@ -73,7 +75,8 @@ class Joined:
         )
         self._uplinks = new_uplinks(self.node)
         self._ways = OwnWays(self.node, self._uplinks, has_broker=has_broker)
-        self._proof = OwnProof(broker, self.node, quiet_s=quiet_s, in_hand=lambda: settler.in_hand)
+        self._hears_by_queue = has_broker or not self._uplinks
+        self._proof = OwnProof(broker, self.node, self._ear(broker, settler), quiet_s=quiet_s)
         self._concurrency = concurrency
         self._estimate = RunEstimate()
         self._prefetch = prefetch_for(concurrency, self._estimate, None)
@@ -106,6 +109,12 @@ class Joined:
             on_canary=self._proof.on_canary,
             max_payload_bytes=offers[0].max_payload_bytes,
         )
+
+    def _ear(self, broker: Broker, settler: Settler) -> Ear | None:
+        """Of several uplinks each has the others behind it: managers see which of them hears."""
+        if self._hears_by_queue:
+            return QueueEar(broker, self.node, lambda: settler.in_hand)
+        return self._uplinks[0].ear if len(self._uplinks) == 1 else None
 
     def _new_answer_way(self, broker: Broker, *, has_broker: bool) -> AnyWay:
         """Over the broker at last, also where no manager is heard there: it keeps answers until one comes."""
@@ -167,7 +176,7 @@ class Joined:
         """`take` gets what may run here."""
 
         def on_message(delivery: Delivery) -> None:
-            if not isinstance(delivery, UplinkDelivery):  # which came through no queue
+            if isinstance(delivery, UplinkDelivery) is not self._hears_by_queue:  # by the ear that it tries
                 self._proof.heard()
             parts = self._unicast.parts(delivery)
             self._parts_mean += PARTS_WEIGHT * (len(parts) - self._parts_mean)

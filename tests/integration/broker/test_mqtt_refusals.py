@@ -44,6 +44,27 @@ def allow(folder: Path, *, secrets: bool) -> None:
     (folder / "rights.json").write_text(json.dumps(rights))
 
 
+async def test_a_link_that_is_made_anew_hears_what_it_heard(tmp_path: Path) -> None:
+    heard = Heard()
+    ready = asyncio.Event()
+
+    async def on_ready() -> None:
+        ready.set()
+
+    with MosquittoNode(tmp_path, saves_changes=False) as mosquitto:
+        client = MqttClient(address(mosquitto), client_id="reader", topics={OPEN: heard.on_delivery}, on_ready=on_ready)
+        async with running(client.run()), asyncio.timeout(WITHIN_S):
+            await ready.wait()
+            ready.clear()
+
+            client.link_anew()
+            await ready.wait()
+
+            client.post([OPEN], Message(body=b"hello"), heard.on_outcome)
+            await heard.until(lambda: bool(heard.came))
+    assert client.links == 2
+
+
 async def test_a_link_whose_subscription_is_refused_is_down_and_says_so_and_comes_up_when_it_is_allowed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

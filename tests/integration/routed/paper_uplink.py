@@ -22,6 +22,8 @@ WITHIN_S = 10.0
 
 
 class PaperUplink:
+    ear = None
+
     def __init__(self, way: str) -> None:
         self.way = way
         self.is_open = self.is_reachable = self.is_registered = True

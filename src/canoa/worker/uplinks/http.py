@@ -41,6 +41,7 @@ class HttpUplink:
     """`said`: what the node says of itself, forced or not, or that it leaves."""
 
     way = HTTP
+    ear = None  # it has no address of its own that it could ask
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ from canoa.wire.bundle import is_bundle, packed
 from canoa.wire.sapparchi import Heartbeat, RegistrationAck
 from canoa.wire.topics import bundle_topic, node_topics, spellings
 from canoa.worker import registration
+from canoa.worker.ears import TopicEar
 from canoa.worker.registration import State, View
 from canoa.worker.uplinks.port import Uplink, UplinkDelivery
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from canoa.broker.mqtt_address import MqttAddress
     from canoa.broker.port import Delivery, Message, OnDelivery, PublishOutcome, Settlement
+    from canoa.worker.ears import Ear
 
 log = get_logger(__name__)
 
@@ -88,6 +90,8 @@ class MqttUplink:
             on_ready=self._on_ready,
             ends_refused=is_alone,
         )
+        self._in_hand = 0  # messages that are not acknowledged
+        self.ear: Ear = TopicEar(self._client, node_topics(node_id)[1], lambda: self._in_hand)
         self._on_message: OnDelivery | None = None
         self._linked = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -173,7 +177,10 @@ class MqttUplink:
             return  # it stays with the broker; where nothing waits there, it is given back by whoever leaves
 
         def settle(_: Settlement) -> None:
+            self._in_hand -= 1
             delivery.settle()
+
+        self._in_hand += 1
 
         self._reads_bundles |= is_bundle(delivery.message)
         self._on_message(UplinkDelivery(delivery.message, self, self._on_message, settle))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from canoa.broker.port import Delivery, Message, OnDelivery, PublishOutcome
+    from canoa.worker.ears import Ear
 
 AGAIN_AFTER_S: Final = 1.0
 
@@ -33,6 +34,10 @@ class Uplink(Protocol):
     @property
     def is_registered(self) -> bool:
         """A manager has acknowledged the node by this way."""
+
+    @property
+    def ear(self) -> Ear | None:
+        """By what the node can try whether it hears by this way; None: by nothing."""
 
     async def start(self, on_message: OnDelivery) -> None:
         """Return once messages can come."""
