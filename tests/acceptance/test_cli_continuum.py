@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import signal
-import subprocess
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.acceptance.screen import Screen
 from tests.acceptance.shell import CANOA, ROOT, Shell, until
 
 from canoa.cli.nodes import WIDE
@@ -200,28 +198,35 @@ def test_a_plan_file_is_submitted_and_watched_line_by_line_where_there_is_no_ter
     assert [line.partition(":")[0] for line in ends] == ["fetch", "total", "report"]
 
 
-def test_in_a_terminal_the_steps_are_drawn(managed: Shell, tmp_path: Path) -> None:
-    screen, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [str(CANOA), "submit", "plan.yaml", given(tmp_path), "--watch"],
-        cwd=managed.folder,
-        env={**managed.env, "TERM": "xterm", "COLUMNS": "160"},
-        stdout=subprocess.PIPE,
-        stderr=terminal,
-    )
-    os.close(terminal)
-    out, _ = process.communicate(timeout=30)
-    drawn = b""
-    try:
-        while chunk := os.read(screen, 65536):
-            drawn += chunk
-    except OSError:  # Linux ends a terminal so
-        pass
-    os.close(screen)
+@pytest.fixture
+def watched(managed: Shell, tmp_path: Path) -> Iterator[Screen]:
+    """The plan, submitted and watched in a terminal."""
+    (tmp_path / "held").touch()
+    screen = Screen(managed, "submit", "plan.yaml", given(tmp_path), "--watch")
+    yield screen
+    (tmp_path / "held").unlink(missing_ok=True)  # or the worker would go on with it for the tests to come
+    screen.close()
 
-    assert (process.returncode, out) == (0, b'"5 of 2"\n')
-    for word in (b"step", b"travelled", b"fetch", b"total", b"report", b"ok"):
-        assert word in drawn
+
+def test_while_a_step_runs_a_terminal_shows_how_far_its_plan_is_and_what_has_ended_gives_its_result(
+    managed: Shell, watched: Screen, tmp_path: Path
+) -> None:
+    until(lambda: watched.rows == {"step": "state", "fetch": "ok", "total": "ok", "report": "sent"})
+    found = re.search(r"\b[0-9a-f]{32}\b", watched.drawn)
+    assert found is not None, watched.drawn
+    fetched = managed.canoa("task", "show", found[0], "--step", "fetch")
+    summed = managed.canoa("task", "show", found[0], "--step", "total")
+    reported = managed.canoa("task", "show", found[0], "--step", "report")
+    assert watched.is_alive
+    (tmp_path / "held").unlink()
+
+    assert watched.wait() == (0, '"5 of 2"\n')
+    assert watched.rows == {"step": "state", "fetch": "ok", "total": "ok", "report": "ok"}
+    assert "travelled" in watched.drawn
+    assert json.loads(fetched.stdout) == {"values": [3.0, 2.0]}
+    assert summed.stdout == "5.0\n"
+    assert (reported.returncode, reported.stdout) == (1, "")
+    assert "gave nothing: it is sent" in reported.stderr
 
 
 def test_a_task_tells_its_whole_story(managed: Shell, tmp_path: Path) -> None:

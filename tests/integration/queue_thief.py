@@ -38,13 +38,19 @@ async def stealing(url: str, node_id: str) -> AsyncIterator[None]:
 
 async def unbound(url: str, node_id: str) -> None:
     """Nothing that is sent to the node reaches its queue any more."""
-    await asyncio.to_thread(_unbind, url, node_id)
-
-
-def _unbind(url: str, node_id: str) -> None:
-    connection = pika.BlockingConnection(pika.URLParameters(url))
     bound = {"x-match": "all", "nodeId": node_id}
-    connection.channel().queue_unbind(topology.node_queue_name(node_id), topology.NODE_UNICAST, "", bound)
+    await asyncio.to_thread(_unbind, url, topology.node_queue_name(node_id), topology.NODE_UNICAST, bound)
+
+
+async def without_heartbeats(url: str, node_id: str, instance: str) -> None:
+    """The node hears that it was registered, and no heartbeat any more."""
+    queue = topology.heartbeat_queue_name(node_id, instance)
+    await asyncio.to_thread(_unbind, url, queue, topology.MANAGER_AVAILABLE, {})
+
+
+def _unbind(url: str, queue: str, exchange: str, bound: dict[str, str]) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    connection.channel().queue_unbind(queue, exchange, "", bound)
     connection.close()
 
 

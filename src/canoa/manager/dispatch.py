@@ -82,7 +82,9 @@ class Dispatch:
             stats=self.stats,
             limit_bytes=limit_bytes,
         )
-        self.timers = Timers(store, self.moving, owner=owner, on_written=self.stats.written)
+        self.timers = Timers(
+            store, self.moving, owner=owner, on_written=self.stats.written, on_trouble=self.stats.in_trouble
+        )
 
     def loops(self) -> dict[str, Coroutine[Any, Any, None]]:
         """By name; whoever runs them ends when one of them raises."""

@@ -49,8 +49,12 @@ class ManagerStats:
         self.step_results[verdict] += 1
 
     def not_written(self, error: CanoaError) -> None:
-        """Said once per trouble, not once per move."""
+        """A move that must wait."""
         self.refused_by_store += 1
+        self.in_trouble(error)
+
+    def in_trouble(self, error: CanoaError) -> None:
+        """Said once per trouble, not once per move."""
         if self.trouble is None:
             log.error("store_does_not_write", reason=str(error))
         self.trouble = f"the store does not write: {error}"

@@ -38,13 +38,23 @@ PAGE: Final = 500
 
 
 class Timers:
-    """`owner`: which manager this is. `on_written` is called now and then, while the store writes."""
+    """`owner`: which manager this is. Also where nothing is to be done, `on_written` is called now and then while the
+    store writes, and `on_trouble` while it does not."""
 
-    def __init__(self, store: FullStore, moving: Moving, *, owner: str, on_written: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: FullStore,
+        moving: Moving,
+        *,
+        owner: str,
+        on_written: Callable[[], None],
+        on_trouble: Callable[[CanoaError], None],
+    ) -> None:
         self._store = store
         self._moving = moving
         self._owner = owner
         self._on_written = on_written
+        self._on_trouble = on_trouble
         self._loop = asyncio.get_running_loop()
         self._near: set[int] = set()  # ticks at which to look
         self._rung = asyncio.Event()
@@ -76,6 +86,7 @@ class Timers:
                     await self.look()
             except CanoaError as exc:
                 log.warning("timers_wait", reason=str(exc))
+                self._on_trouble(exc)
 
     async def look(self) -> None:
         """Move all that are due. As long as whole pages of them are, and do move."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from canoa.errors import CanoaError
+
 
 class Rows:
     """Due steps, and who may look for them."""
@@ -29,6 +31,7 @@ class Rows:
         self.due: list[Due] = []
         self.looks = 0
         self.trouble = False
+        self.is_away = False
         self.looked = asyncio.Event()
 
     async def due_steps(self, *, now_ms: int, limit: int) -> list[Due]:
@@ -39,6 +42,8 @@ class Rows:
         return [each for each in self.due if each.due_ms <= now_ms][:limit]
 
     async def lease(self, name: str, owner: str, *, now_ms: int, for_ms: int) -> Lease | None:
+        if self.is_away:
+            raise StoreUnreachable("no link")
         return Lease(name=name, owner=owner, epoch=1, expires_ms=now_ms + for_ms) if self.is_leased else None
 
     async def release(self, name: str, owner: str) -> None:
@@ -59,9 +64,30 @@ class Moves:
         return Moved(verdict=Verdict.TAKEN)
 
 
+class Told:
+    """What timers say of the store."""
+
+    def __init__(self) -> None:
+        self.written, self.in_trouble = asyncio.Event(), asyncio.Event()
+
+    def on_written(self) -> None:
+        self.written.set()
+
+    def on_trouble(self, error: CanoaError) -> None:
+        assert isinstance(error, StoreUnreachable)
+        self.in_trouble.set()
+
+
 @asynccontextmanager
-async def running(rows: Rows, moves: Any) -> AsyncIterator[Timers]:
-    timers = Timers(rows, moves, owner="me", on_written=lambda: None)  # type: ignore[arg-type]  # what is used of it
+async def running(rows: Rows, moves: Any, told: Told | None = None) -> AsyncIterator[Timers]:
+    told = told or Told()
+    timers = Timers(
+        rows,  # type: ignore[arg-type]  # what is used of it
+        moves,
+        owner="me",
+        on_written=told.on_written,
+        on_trouble=told.on_trouble,
+    )
     work = asyncio.create_task(timers.run())
     yield timers
     work.cancel()
@@ -134,3 +160,17 @@ async def test_a_store_that_is_away_is_asked_again() -> None:
         await asyncio.wait_for(rows.looked.wait(), 5)
         rows.trouble = False
         await asyncio.wait_for(moves.all_moved.wait(), 5)
+
+
+async def test_a_store_that_is_away_is_told_without_any_work_and_so_is_its_return(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timers_module, "ASK_EVERY_S", 0.0)
+    rows, told = Rows(is_leased=False), Told()
+    rows.is_away = True
+
+    async with running(rows, Moves(rows), told):
+        await asyncio.wait_for(told.in_trouble.wait(), 5)
+        assert not told.written.is_set()
+        rows.is_away = False
+        await asyncio.wait_for(told.written.wait(), 5)
