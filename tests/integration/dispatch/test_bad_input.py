@@ -111,7 +111,7 @@ async def test_a_plan_in_a_header_that_is_none_is_refused(memory_site: Site) -> 
     ("body", "verdict"),
     [
         (b"{", "malformed"),
-        (b'{"actionTo": "x", "requestID": "nobody.0.1.1", "messageData": "{"}', "unknown"),
+        (b'{"actionTo": "x", "requestID": "nobody.0.1.1", "messageData": "{"}', "malformed"),
         (b'{"actionTo": "x", "requestID": "made up", "messageData": "1"}', "foreign"),
         (b'{"actionTo": "x", "requestID": "nobody.0.1.1", "messageData": "1"}', "unknown"),
     ],
@@ -155,6 +155,7 @@ async def test_an_answer_that_is_no_json_fails_the_attempt_and_it_is_tried_again
     await eventually(lambda: len(slow.received) == 2)
     rows = await steps_of(manager, task_id)
     assert "cannot be read" in (rows["other"].attempts[0].error or "")
+    assert manager.manager.figures.stats.step_results == {"malformed": 1}
 
 
 async def test_a_result_of_almost_the_limit_comes_through_however_long_its_quotes_make_it(memory_site: Site) -> None:
