@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from canoa.broker import topology
 from canoa.broker.port import Delivery, Message, Publication
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from canoa import Canoa
     from canoa.broker.port import Broker
 
 
 class ForeignNode:
-    """`taken`: the messages it was sent. It answers each with `answer`; None: it never does."""
+    """`taken`: the messages it was sent. It answers each with `answer`, or what that makes of the data; None: it never
+    does."""
 
-    def __init__(self, name: str, broker: Broker, *, answer: str | None = None) -> None:
+    def __init__(self, name: str, broker: Broker, *, answer: str | Callable[[Any], str] | None = None) -> None:
         self.name = name
         self.answer = answer
         self.taken: list[Message] = []
@@ -30,7 +31,8 @@ class ForeignNode:
         delivery.settle()
         if self.answer is not None:
             asked = json.loads(delivery.message.body)
-            said = {"actionTo": asked["actionTo"], "requestID": asked["requestID"], "messageData": self.answer}
+            answer = self.answer if isinstance(self.answer, str) else self.answer(json.loads(asked["messageData"]))
+            said = {"actionTo": asked["actionTo"], "requestID": asked["requestID"], "messageData": answer}
             self._broker.post(step_result(json.dumps(said).encode()), lambda _: None)
 
     async def join(self, *actions: str) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.acceptance.kept_depot import Rabbit
+    from tests.acceptance.shell import Process
 
     from canoa.broker.port import Delivery
 
@@ -36,19 +37,24 @@ def planned(*steps: tuple[str, str, list[str]]) -> bytes:
     return request(target_actions=[], task_id="urn:sapparchi:Task:bad", task_plan=plan)
 
 
+# Name to body, why it is refused, and what its caller reads.
 REQUESTS: Final = {
-    "no JSON": (b"\xff{", ""),
-    "wrong JSON in message_data": (request(message_data="{"), "is not JSON"),
-    "an unknown action": (request(target_actions=["urn:sapparchi:Action:plant.nothing"]), "plant.nothing"),
-    "an unknown plan": (request(target_actions=[], task_id="urn:sapparchi:Task:nothing"), "nothing"),
-    "a cycle": (planned(("a", DOUBLE, ["b"]), ("b", DOUBLE, ["a"])), "a → b → a"),
-    "a step that waits for a missing one": (planned(("a", DOUBLE, ["z"])), "z"),
-    "strange characters": (request(target_actions=["urn:sapparchi:Action:plant.*\n#"]), "plant."),
+    "no JSON": (b"\xff{", "malformed", ""),
+    "wrong JSON in message_data": (request(message_data="{"), "malformed", "is not JSON"),
+    "an unknown action": (
+        request(target_actions=["urn:sapparchi:Action:plant.nothing"]),
+        "unknown_action",
+        "plant.nothing",
+    ),
+    "an unknown plan": (request(target_actions=[], task_id="urn:sapparchi:Task:nothing"), "unknown_plan", "nothing"),
+    "a cycle": (planned(("a", DOUBLE, ["b"]), ("b", DOUBLE, ["a"])), "plan", "a → b → a"),
+    "a step that waits for a missing one": (planned(("a", DOUBLE, ["z"])), "plan", "z"),
+    "strange characters": (request(target_actions=["urn:sapparchi:Action:plant.*\n#"]), "plan", "plant."),
 }
 
 
 @pytest.mark.rabbitmq
-async def test_a_request_that_cannot_run_is_refused_with_its_reason_and_the_next_one_runs(
+async def test_a_request_that_cannot_run_is_refused_and_logged_with_its_reason_and_the_next_one_runs(
     tmp_path: Path, rabbit: Rabbit
 ) -> None:
     async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
@@ -57,7 +63,7 @@ async def test_a_request_that_cannot_run_is_refused_with_its_reason_and_the_next
         heard: asyncio.Queue[Delivery] = asyncio.Queue()
         await broker.consume("caller", heard.put_nowait, prefetch=10, topology=[Queue(name="caller")])
 
-        for name, (body, reason) in REQUESTS.items():
+        for name, (body, _, reason) in REQUESTS.items():
             message = Message(body=body, reply_to="caller", message_id="r-1")
             await broker.publish(Publication(message=message, key=topology.TASK_REQUESTS))
             async with asyncio.timeout(WITHIN_S):
@@ -66,14 +72,20 @@ async def test_a_request_that_cannot_run_is_refused_with_its_reason_and_the_next
 
         await plant.some_results()
         assert await counted(manager, "canoa_requests_refused_total") == len(REQUESTS)
+        logged = _logged(manager, "request_refused")
+        assert [event["why"] for event in logged] == [why for _, why, _ in REQUESTS.values()]
+        assert all(said in event["reason"] for event, (_, _, said) in zip(logged, REQUESTS.values(), strict=True))
         assert manager.is_alive
 
 
 @pytest.mark.rabbitmq
-async def test_a_registration_nobody_can_believe_is_counted_and_changes_nothing(tmp_path: Path, rabbit: Rabbit) -> None:
+async def test_a_registration_nobody_can_believe_is_counted_and_logged_and_changes_nothing(
+    tmp_path: Path, rabbit: Rabbit
+) -> None:
     huge = registration("huge", *[f"plant.action{number}" + "x" * 400 for number in range(1_000)])
     assert len(huge.message.body) > MAX_REGISTRATION_BYTES
-    bad = [huge, registration("strange\n*", "plant.double"), registration("urn", "plant.*#\n"), _raw(b"{"), _raw(b"[]")]
+    strange = [registration("strange\n", "plant.double"), registration("strange *", "plant.double")]
+    bad = [huge, *strange, registration("urn", "plant.*#\n"), _raw(b"{"), _raw(b"[]")]
     async with Plant(tmp_path, rabbit) as plant, linked(plant.app) as broker:
         manager = await plant.manager()
         await plant.node("gw-1")
@@ -82,6 +94,9 @@ async def test_a_registration_nobody_can_believe_is_counted_and_changes_nothing(
         await until_true(lambda: has_counted(manager, "canoa_registrations_refused_total", len(bad)))
 
         assert set(await plant.nodes()) == {"gw-1"}
+        logged = _logged(manager, "registration_refused")  # each reason once in ten seconds
+        assert [event["reason"] for event in logged] == ["oversized", "malformed", "node_id", "actions"]
+        assert all(event["why"] for event in logged)
         await plant.some_results()
         assert manager.is_alive
 
@@ -97,6 +112,8 @@ async def test_a_second_live_endpoint_that_claims_a_nodes_id_gets_none_of_its_wo
         await broker.publish(registration("gw-1", "plant.double", "plant.hold", is_forced=True))
 
         await until_true(lambda: has_counted(manager, "canoa_registrations_refused_total", 1))
+        [logged] = _logged(manager, "registration_refused")
+        assert (logged["reason"], logged["node_id"]) == ("rival", "gw-1")
         row = (await plant.nodes())["gw-1"]
         assert row.type != "foreign"
         await plant.some_results()
@@ -117,6 +134,9 @@ async def test_answers_nobody_asked_for_change_nothing_and_are_counted(tmp_path:
         assert not any(await broker.publish_many([step_result(body) for body in answers]))
         await until_true(lambda: has_counted(manager, "canoa_step_results_total", len(answers)))
 
+        logged = _logged(manager, "step_result_refused")
+        assert [event["verdict"] for event in logged] == ["malformed", "malformed", "foreign"]
+        assert "requestID" in logged[-1]["reason"]
         await plant.some_results()
         await plant.everything_is_recorded_once()
         assert manager.is_alive
@@ -138,6 +158,9 @@ async def test_a_node_that_answers_no_json_fails_its_step_and_the_caller_hears_w
             await handle.result(WITHIN_S)
         [step] = await plant.steps(handle)
         assert len(mad.taken) == len(step.attempts) > 1  # it was tried again before
+        logged = _logged(manager, "step_result_refused")
+        assert [event["verdict"] for event in logged] == ["malformed"] * len(mad.taken)
+        assert all("JSON" in event["reason"] for event in logged)
         assert manager.is_alive
 
 
@@ -155,6 +178,10 @@ async def test_a_plan_that_cannot_run_is_a_clear_error_of_the_api(tmp_path: Path
 
 
 # --- Helpers ------------------------------------------------------------------------------------------------
+
+
+def _logged(manager: Process, event: str) -> list[dict[str, Any]]:
+    return [each for each in manager.events() if each["event"] == event]
 
 
 def _raw(body: bytes) -> Publication:

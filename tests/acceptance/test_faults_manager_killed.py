@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.acceptance.foreign_node import linked
-from tests.acceptance.plant import Plant, has_counted, until_true
+from tests.acceptance.plant import HASTY, Plant, has_counted, until_true
 
 from canoa.broker import topology
 from canoa.broker.port import Binding, Queue
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.acceptance.kept_depot import Rabbit
+    from tests.acceptance.shell import Process
 
     from canoa.broker.port import Broker, Delivery
 
@@ -112,3 +114,24 @@ async def test_with_no_manager_alive_tasks_are_accepted_and_run_by_the_next(tmp_
         await plant.manager()
 
         await plant.everything_is_recorded_once()
+
+
+@pytest.mark.rabbitmq
+async def test_nodes_that_missed_their_managers_are_registered_within_fifteen_seconds_of_a_managers_return(
+    tmp_path: Path, rabbit: Rabbit
+) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        manager = await plant.manager()
+        nodes = await asyncio.gather(*(plant.node(name, program=HASTY) for name in ("gw-1", "gw-2")))
+        manager.kill()
+        await asyncio.gather(*(asyncio.to_thread(node.wait_logged, "managers_silent") for node in nodes))
+
+        await plant.manager()
+
+        await until_true(lambda: _are_registered_again(nodes), REGISTERED_WITHIN_S)
+        await plant.submit(10)
+        await plant.everything_is_recorded_once()
+
+
+async def _are_registered_again(nodes: Sequence[Process]) -> bool:
+    return all("node_registered" in node.said.rpartition("managers_silent")[2] for node in nodes)

@@ -27,9 +27,9 @@ from canoa.wire import result, sapparchi
 from canoa.wire.ids import is_usable_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from canoa.broker.port import Delivery, Message
+    from canoa.broker.port import Delivery, HeaderValue, Message
     from canoa.manager.links import Links
     from canoa.manager.metrics import ManagerStats
     from canoa.manager.moving import Moving
@@ -60,6 +60,14 @@ class Foreign(Undecodable):
     def __init__(self, request_id: str) -> None:
         super().__init__(f"no manager of ours made requestID {request_id!r:.80}")
         self.request_id = request_id
+
+
+class Unreadable(Undecodable):
+    """The data is no JSON. `end`: of its attempt, which failed: to wait for another answer would tell nobody why."""
+
+    def __init__(self, why: str, end: StepEnd) -> None:
+        super().__init__(why)
+        self.end = end
 
 
 class Answers:
@@ -116,7 +124,9 @@ class Answers:
             delivery.error = error  # whoever brought it waits for an answer
         log.warning("step_result_refused", verdict=verdict, reason=str(error))
         move = None
-        if verdict == MALFORMED:
+        if isinstance(error, Unreadable):
+            move = error.end
+        elif verdict == MALFORMED:
             move = refused_result(delivery.message, error, now_ms(), limit_bytes=self._limit_bytes)
         if move is None:
             self._stats.answered(verdict)
@@ -146,15 +156,15 @@ class Answers:
 
 
 def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd | StepLost:
-    """Raises `Foreign`, `Undecodable` or `PayloadTooLarge`."""
+    """Raises `Foreign`, `Unreadable`, another `Undecodable`, or `PayloadTooLarge`."""
     answer = sapparchi.decode(envelope(message, limit_bytes), sapparchi.NodeMessage)
     request = _asked(answer.request_id)
     if request is None:
         raise Foreign(answer.request_id)
-    task_id, step, attempt, send = request
     headers = message.headers
     status = headers.get(sapparchi.STATUS)
     if status == sapparchi.RETURNED:
+        task_id, step, attempt, send = request
         why = text(headers.get(result.NODE)) or "its node"
         return StepLost(
             task_id=TaskId(task_id),
@@ -165,10 +175,28 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
             is_returned=True,
             now_ms=now_ms,
         )
-    outcome, output, error = _said(status, answer.message_data)
+    try:
+        output = sound(answer.message_data)
+    except Undecodable as exc:
+        why = f"its node answered with data that cannot be read: {exc}"
+        end = _end(request, Outcome.FAILED, b"null", headers, now_ms)
+        raise Unreadable(why, _explained(end, why, headers)) from exc
+    outcome, error = _outcome(status, answer.message_data)
     if len(output) > limit_bytes:
         raise PayloadTooLarge("messageData", len(output), limit_bytes)
-    end = StepEnd(
+    end = _end(request, outcome, output, headers, now_ms)
+    return end if outcome is OK else _explained(end, error, headers)
+
+
+def _end(
+    request: tuple[str, int, int, int],
+    outcome: Outcome,
+    output: bytes,
+    headers: Mapping[str, HeaderValue],
+    now_ms: int,
+) -> StepEnd:
+    task_id, step, attempt, send = request
+    return StepEnd(
         task_id=TaskId(task_id),
         step=step,
         attempt=attempt,
@@ -179,8 +207,9 @@ def step_result(message: Message, now_ms: int, *, limit_bytes: int) -> StepEnd |
         started_ms=past_ms(headers.get(result.STARTED), now_ms),
         ended_ms=past_ms(headers.get(sapparchi.ENDED), now_ms),
     )
-    if outcome is OK:
-        return end
+
+
+def _explained(end: StepEnd, error: str | None, headers: Mapping[str, HeaderValue]) -> StepEnd:
     return msgspec.structs.replace(
         end,
         error=error,
@@ -214,17 +243,6 @@ def refused_result(message: Message, error: CanoaError, now_ms: int, *, limit_by
 def _asked(request_id: str) -> tuple[str, int, int, int] | None:
     request = sapparchi.parse_request_id(request_id)
     return request if request is not None and is_usable_id(request[0]) else None
-
-
-def _said(status: object, data: str) -> tuple[Outcome, bytes, str | None]:
-    """How it went, what came out, and what went wrong. Data that is no JSON is a failed attempt: to wait for another
-    answer would tell nobody why."""
-    try:
-        output = sound(data)
-    except Undecodable as exc:
-        return Outcome.FAILED, b"null", f"its node answered with data that cannot be read: {exc}"
-    outcome, error = _outcome(status, data)
-    return outcome, output, error
 
 
 def _outcome(status: object, data: str) -> tuple[Outcome, str | None]:

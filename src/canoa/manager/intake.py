@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canoa.clock import now_ms
 from canoa.errors import (
@@ -23,7 +23,7 @@ from canoa.execution.step_moves import Verdict
 from canoa.logs import get_logger
 from canoa.manager import requests
 from canoa.manager.opening import Opener
-from canoa.manager.unknown import COMPARED, unknown_plan
+from canoa.manager.unknown import COMPARED, SHOWN, unknown_plan
 from canoa.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.store.port import Accepted
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from canoa.store.routed_port import Begin, Moved, RoutedStore
 
 log = get_logger(__name__)
+
+UNKNOWN_ACTION: Final = "unknown_action"
 
 
 class Intake:
@@ -111,7 +113,7 @@ class Intake:
     def _on_answer(self, delivery: Delivery, begin: Begin, answer: Moved | CanoaError) -> None:
         if not isinstance(answer, CanoaError):
             if answer.outcome is Outcome.REFUSED:
-                self._stats.refused("unknown_action")
+                self._note_unknown(begin)
             self._sender.when_roomy(delivery.settle)
         elif is_lasting(answer):
             self._refuse(delivery, answer)
@@ -125,6 +127,13 @@ class Intake:
         self._stats.refused(reason)
         log.warning("request_refused", request_id=request_id, why=reason, reason=str(error))
         self._refusals.refuse(delivery, request_id, str(error))
+
+    def _note_unknown(self, begin: Begin) -> None:
+        """The store refused it, for what it asks for; whoever waits was told with the task's end."""
+        names = [name for name in actions_of(begin.plan) if not self._route.is_known(name)]
+        reason = f"no node has ever offered {', '.join(names[:SHOWN])}"
+        self._stats.refused(UNKNOWN_ACTION)
+        log.warning("request_refused", request_id=begin.task.id, why=UNKNOWN_ACTION, reason=reason)
 
     # --- Registered plans -----------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ class Node:
     def __init__(self, broker: Broker, node_id: str, actions: dict[str, Callable[[Any], Any]]) -> None:
         self.id = node_id
         self.received: list[str] = []  # request ids
+        self.answers_go_to = ("amq.topic", topology.STEP_RESULTS)  # exchange and key
         self._broker = broker
         self._actions = actions
         self._running: set[asyncio.Task[None]] = set()
@@ -87,9 +88,8 @@ class Node:
 
     async def answer_with(self, data: str, request_id: str, *, action: str = ACTION_PREFIX + "plant.any") -> None:
         body = sapparchi.encode(NodeMessage(action_to=action, request_id=request_id, message_data=data))
-        await self._broker.publish(
-            Publication(message=Message(body=body), exchange="amq.topic", key=topology.STEP_RESULTS, mandatory=False)
-        )
+        exchange, key = self.answers_go_to
+        await self._broker.publish(Publication(message=Message(body=body), exchange=exchange, key=key, mandatory=False))
 
 
 class Site:
@@ -98,6 +98,7 @@ class Site:
     def __init__(self, broker_url: str, store_url: str) -> None:
         self.app = Canoa("plant", broker=broker_url)
         self.store_url = store_url
+        self.requests_go_to = ("", topology.TASK_REQUESTS)  # exchange and key
         self.replies: dict[str, asyncio.Future[Message]] = {}
         self.finals: dict[str, asyncio.Future[Message]] = {}
         self._stack = AsyncExitStack()
@@ -176,7 +177,8 @@ class Site:
 
     async def publish(self, body: bytes, *, message_id: str, headers: dict[str, HeaderValue] | None = None) -> None:
         message = Message(body=body, message_id=message_id, reply_to=self.reply_to, headers=headers or {})
-        await self.broker.publish(Publication(message=message, key=topology.TASK_REQUESTS))
+        exchange, key = self.requests_go_to
+        await self.broker.publish(Publication(message=message, exchange=exchange, key=key))
 
     async def reply(self, task_id: str) -> Message:
         return await asyncio.wait_for(_future(self.replies, task_id), WITHIN_S)

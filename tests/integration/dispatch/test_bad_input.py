@@ -11,6 +11,7 @@ from tests.integration.dispatch.site import eventually, steps_of
 
 from canoa.broker import topology
 from canoa.broker.port import Message, Publication
+from canoa.errors import Undecodable
 from canoa.wire import sapparchi
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ async def test_a_plan_in_a_header_that_is_none_is_refused(memory_site: Site) -> 
     ("body", "verdict"),
     [
         (b"{", "malformed"),
-        (b'{"actionTo": "x", "requestID": "nobody.0.1.1", "messageData": "{"}', "unknown"),
+        (b'{"actionTo": "x", "requestID": "nobody.0.1.1", "messageData": "{"}', "malformed"),
         (b'{"actionTo": "x", "requestID": "made up", "messageData": "1"}', "foreign"),
         (b'{"actionTo": "x", "requestID": "nobody.0.1.1", "messageData": "1"}', "unknown"),
     ],
@@ -155,6 +156,20 @@ async def test_an_answer_that_is_no_json_fails_the_attempt_and_it_is_tried_again
     await eventually(lambda: len(slow.received) == 2)
     rows = await steps_of(manager, task_id)
     assert "cannot be read" in (rows["other"].attempts[0].error or "")
+    assert manager.manager.figures.stats.step_results == {"malformed": 1}
+
+
+async def test_who_brings_an_answer_that_is_no_json_to_the_door_hears_so(memory_site: Site) -> None:
+    manager = await memory_site.start_manager()
+    await memory_site.start_node("gw-1", manager, double=lambda value: 2 * value)
+
+    with pytest.raises(Undecodable, match="data that cannot be read"):
+        await manager.manager.take_result(
+            Message(body=b'{"actionTo": "x", "requestID": "nobody.0.1.1", "messageData": "{"}')
+        )
+
+    assert manager.manager.figures.stats.step_results == {"malformed": 1}
+    await _still_works(memory_site)
 
 
 async def test_a_result_of_almost_the_limit_comes_through_however_long_its_quotes_make_it(memory_site: Site) -> None:

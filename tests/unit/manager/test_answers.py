@@ -11,7 +11,7 @@ from canoa.broker.port import Message
 from canoa.errors import PayloadTooLarge, Undecodable
 from canoa.execution.outcome import Outcome
 from canoa.execution.step_moves import StepEnd, StepLost
-from canoa.manager.answers import Foreign, refused_result, step_result
+from canoa.manager.answers import Foreign, Unreadable, refused_result, step_result
 from canoa.wire import result, sapparchi
 
 NOW_MS = 1_700_000_000_000
@@ -83,10 +83,13 @@ def test_what_nobody_asked_is_foreign(request_id: str) -> None:
 
 @pytest.mark.parametrize("data", ["", "{", "nan", "[" * 300 + "]" * 300])
 def test_data_that_is_no_json_is_a_failed_attempt_that_says_why(data: str) -> None:
-    move = ended(data, status="ok")
+    with pytest.raises(Unreadable, match="cannot be read") as refused:
+        read(data, status="ok", started=NOW_MS - 5)
 
-    assert move.outcome is Outcome.FAILED
-    assert "cannot be read" in (move.error or "")
+    end = refused.value.end
+    assert (end.task_id, end.step, end.attempt, end.send) == ("order.7", 0, 2, 3)
+    assert (end.outcome, end.output, end.started_ms) == (Outcome.FAILED, b"null", NOW_MS - 5)
+    assert end.error == str(refused.value)
 
 
 @pytest.mark.parametrize("status", ["retried", "great", "", 7, ["ok"], {"ok": 1}])
