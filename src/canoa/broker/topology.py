@@ -220,6 +220,7 @@ def manager() -> list[Declaration]:
         Exchange(name=TASK_REQUESTS, kind=ExchangeKind.TOPIC),
         Queue(name=TASK_REQUESTS),
         Binding(exchange=TASK_REQUESTS, queue=TASK_REQUESTS, key="#"),
+        Binding(exchange=AMQ_TOPIC, queue=TASK_REQUESTS, key=TASK_REQUESTS),  # from MQTT
         Exchange(name=STEP_RESULTS, kind=ExchangeKind.TOPIC),
         Queue(name=STEP_RESULTS),
         Binding(exchange=STEP_RESULTS, queue=STEP_RESULTS, key="#"),
