@@ -95,6 +95,10 @@ class MqttTransport:
         """To all devices: a heartbeat, a welcome."""
         self._speaking.post(spellings(name), message, _ignored, qos=0)
 
+    def tell_confirmed(self, name: str, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
+        """To whoever listens, at least once. `Unroutable`: nobody does."""
+        self._speaking.post(spellings(name), message, on_outcome)
+
 
 def _marked(take: OnDelivery, delivery: Delivery) -> None:
     """With the way it came by."""
