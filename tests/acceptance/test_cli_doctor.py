@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.acceptance.shell import CANOA, Shell, until
 
-from canoa.testing import RabbitNode
+from canoa.testing import MosquittoNode, RabbitNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,7 +147,7 @@ def test_a_broker_is_looked_at_through_its_management_api(shop: Shell, node: Rab
     assert "works: a message came back after" in told["broker"]["found"]
     assert told["broker version"]["found"].startswith("RabbitMQ ")
     assert "rabbitmq_management" in told["plugins"]["found"]
-    assert told["permissions"]["found"] == "the user may act as client, worker, recorder, manager"
+    assert told["permissions"]["found"] == "the user may act as client, worker, recorder, manager, device"
     assert told["clock"]["found"] == "as the broker's, within 2 s"
     assert told["time limits"]["verdict"] == "warning"
     assert "shop.long may run 7200 s" in told["time limits"]["found"]
@@ -190,7 +190,7 @@ def test_a_user_without_rights_is_a_problem_also_without_the_management_api(shop
 
 @pytest.mark.rabbitmq
 def test_each_role_works_with_the_printed_rights_and_none_can_take_anothers_place(
-    shop: Shell, node: RabbitNode
+    shop: Shell, node: RabbitNode, mosquitto: MosquittoNode
 ) -> None:
     urls = {role: _user_with_printed_rights(shop, node, role) for role in ("client", "worker", "recorder", "manager")}
 
@@ -212,7 +212,8 @@ def test_each_role_works_with_the_printed_rights_and_none_can_take_anothers_plac
     failed = client("submit", "shop.fail").strip()
     until(lambda: failed in client("dead", "list", "--json"))
     options = ("--store", "sqlite:///kept.db", "--port", "0")
-    shop.start(str(CANOA), "manager", *options, CANOA_BROKER=urls["manager"]).wait_logged("manager_ready")
+    manager = shop.start(str(CANOA), "manager", *options, CANOA_BROKER=urls["manager"], CANOA_MQTT=mosquitto.url)
+    manager.wait_logged("manager_ready")
     worker.wait_logged("node_registered")
     (shop.folder / "plan.yaml").write_text("plan: one\nsteps:\n  only: {action: shop.flaky}\n")
     routed = json.dumps({"path": str(shop.folder / "routed")})

@@ -57,6 +57,10 @@ FINAL_MAX_LENGTH = 100_000
 """Final results wait for whoever listens, not for ever: the store has them. Messages carry the time, and managers keep
 the bound: clients declare the queue as published, without arguments."""
 
+MQTT_FINALS = "canoa.finals.mqtt"
+"""Queue of final results that are still to be told at an MQTT broker of its own. Declared by managers who have a link
+to one; gone once none has had one for as long as final results wait."""
+
 REPLY_PREFIX = "canoa.reply."
 """Of the queues of sessions. Their sessions read bundles."""
 
@@ -220,6 +224,7 @@ def manager() -> list[Declaration]:
         Exchange(name=TASK_REQUESTS, kind=ExchangeKind.TOPIC),
         Queue(name=TASK_REQUESTS),
         Binding(exchange=TASK_REQUESTS, queue=TASK_REQUESTS, key="#"),
+        Binding(exchange=AMQ_TOPIC, queue=TASK_REQUESTS, key=TASK_REQUESTS),  # from MQTT
         Exchange(name=STEP_RESULTS, kind=ExchangeKind.TOPIC),
         Queue(name=STEP_RESULTS),
         Binding(exchange=STEP_RESULTS, queue=STEP_RESULTS, key="#"),
@@ -229,6 +234,16 @@ def manager() -> list[Declaration]:
         Relay(exchange=AMQ_TOPIC, to=FINAL_RESULTS, key=FINAL_RESULTS),
         Queue(name=FINAL_RESULTS),
         Binding(exchange=FINAL_RESULTS, queue=FINAL_RESULTS, key="#"),
+    ]
+
+
+def mqtt_finals() -> list[Declaration]:
+    """What managers consume who have a link to an MQTT broker. A bound of its own: that broker may be away for long."""
+    queue = Queue(name=MQTT_FINALS, expires_s=FINAL_TTL_S, message_ttl_s=FINAL_TTL_S, max_length=FINAL_MAX_LENGTH)
+    return [
+        Exchange(name=FINAL_RESULTS, kind=ExchangeKind.TOPIC),
+        queue,
+        Binding(exchange=FINAL_RESULTS, queue=queue.name, key="#"),
     ]
 
 

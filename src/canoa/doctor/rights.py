@@ -27,6 +27,7 @@ class Role(enum.StrEnum):
     WORKER = "worker"
     RECORDER = "recorder"
     MANAGER = "manager"
+    DEVICE = "device"  # on RabbitMQ's MQTT plugin: a node, or a client
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,23 +69,32 @@ _CANARIES = topology.canary_queue("*").name
 _TAKEN = (topology.NODES_REGISTER, topology.TASK_REQUESTS, topology.STEP_RESULTS)
 _TOLD = (topology.CATALOGUE, topology.MANAGER_AVAILABLE, topology.NODE_UNICAST, topology.FINAL_RESULTS)
 _MANAGER = Rights(
-    configure=(*_TAKEN, *_TOLD, _CATALOGUES, _CANARIES, _OWN_ANSWERS),
-    write=(topology.AMQ_TOPIC, *_TAKEN, *_TOLD, _CATALOGUES),
+    configure=(*_TAKEN, *_TOLD, topology.MQTT_FINALS, _CATALOGUES, _CANARIES, _OWN_ANSWERS),
+    write=(topology.AMQ_TOPIC, *_TAKEN, *_TOLD, topology.MQTT_FINALS, _CATALOGUES),
     read=(
         topology.AMQ_TOPIC,
         *_TAKEN,
         topology.FINAL_RESULTS,
+        topology.MQTT_FINALS,
         topology.CATALOGUE,
         _CATALOGUES,
         _CANARIES,
         _OWN_ANSWERS,
     ),
 )
+_SUBSCRIPTIONS = "mqtt-subscription-*"  # the plugin's names for what is subscribed to
+_DEVICE = Rights(
+    configure=(_SUBSCRIPTIONS,),
+    write=(topology.AMQ_TOPIC, _SUBSCRIPTIONS),
+    read=(topology.AMQ_TOPIC, _SUBSCRIPTIONS),
+)
 
 
 def needed(role: Role, apps: Iterable[str] = ("*",)) -> Rights:
-    """All but clients call actions, too, so they may do what a client may; a manager has a recorder beside it. `apps`:
-    whose actions a worker runs."""
+    """Workers, recorders and managers call actions, too, so they may do what a client may; a manager has a recorder
+    beside it. `apps`: whose actions a worker runs."""
+    if role is Role.DEVICE:
+        return _DEVICE
     if role is Role.CLIENT:
         return _CLIENT
     if role is Role.WORKER:

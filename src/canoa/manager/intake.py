@@ -23,6 +23,7 @@ from canoa.execution.step_moves import Verdict
 from canoa.logs import get_logger
 from canoa.manager import requests
 from canoa.manager.opening import Opener
+from canoa.manager.reading import as_said
 from canoa.manager.unknown import COMPARED, SHOWN, unknown_plan
 from canoa.repeating import REPEAT_AFTER_S, is_lasting
 from canoa.store.port import Accepted
@@ -97,7 +98,7 @@ class Intake:
 
     def _take(self, delivery: Delivery) -> None:
         try:
-            request = requests.read(delivery.message, now_ms(), limit_bytes=self._limit_bytes)
+            request = requests.read(as_said(delivery.message), now_ms(), limit_bytes=self._limit_bytes)
         except CanoaError as exc:
             self._refuse(delivery, exc)
             return
@@ -122,7 +123,7 @@ class Intake:
             self._loop.call_later(REPEAT_AFTER_S, self._write, delivery, begin)
 
     def _refuse(self, delivery: Delivery, error: CanoaError) -> None:
-        request_id = requests.readable_id(delivery.message, self._limit_bytes)
+        request_id = requests.readable_id(as_said(delivery.message), self._limit_bytes)
         reason = _reason(error)
         self._stats.refused(reason)
         log.warning("request_refused", request_id=request_id, why=reason, reason=str(error))

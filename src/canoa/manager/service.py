@@ -17,6 +17,7 @@ from canoa.clock import now_ms
 from canoa.errors import CanoaError
 from canoa.execution.step_settings import StepSettings
 from canoa.logs import get_logger
+from canoa.manager import mqtt_finals
 from canoa.manager.dispatch import Dispatch
 from canoa.manager.doors import Doors
 from canoa.manager.marking import Mark
@@ -146,6 +147,10 @@ class Manager:
         answers = self._dispatch.answers.on_delivery
         own_answers = topology.answers_queue(self._id)
         await self._consume(own_answers.name, answers, [own_answers], prefetch=BUNDLES)
+        if self._mqtt is not None:  # before anything can end
+            telling = mqtt_finals.MqttFinals(self._mqtt)
+            queue, bound = topology.MQTT_FINALS, topology.mqtt_finals()
+            await self._consume(queue, telling.on_delivery, bound, prefetch=mqtt_finals.PREFETCH)
         await self._consume(topology.TASK_REQUESTS, self._dispatch.intake.on_delivery, declared)
         await self._consume(topology.STEP_RESULTS, answers, declared)
         of_mqtt = {} if self._mqtt is None else self._mqtt.loops()

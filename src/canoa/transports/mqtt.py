@@ -53,9 +53,11 @@ class MqttTransport:
             topology.NODES_REGISTER: on_registration,
             topology.STEP_RESULTS: on_result,
             topology.STEP_RESULTS_OLD: on_result,
-            topology.TASK_REQUESTS: on_request,
         }
         topics = {topic: partial(_marked, taker) for name, taker in heard.items() for topic in spellings(name)}
+        # Who asks here may not have managers write to a queue of their broker: so no bundles, whose parts may name one.
+        asked = partial(_marked, on_request, reply_to=None, type=None)
+        topics |= dict.fromkeys(spellings(topology.TASK_REQUESTS), asked)
         topics[bundle_topic(spellings(topology.STEP_RESULTS)[1])] = partial(_marked, on_result)
         self._listening = MqttClient(address, client_id=LISTENING_ID, topics=topics, session_s=SESSION_S)
 
@@ -95,8 +97,12 @@ class MqttTransport:
         """To all devices: a heartbeat, a welcome."""
         self._speaking.post(spellings(name), message, _ignored, qos=0)
 
+    def tell_confirmed(self, name: str, message: Message, on_outcome: Callable[[PublishOutcome], None]) -> None:
+        """To whoever listens, at least once. `Unroutable`: nobody does."""
+        self._speaking.post(spellings(name), message, on_outcome)
 
-def _marked(take: OnDelivery, delivery: Delivery) -> None:
+
+def _marked(take: OnDelivery, delivery: Delivery, **left_out: None) -> None:
     """With the way it came by."""
     came = delivery.message
     headers = {**came.headers, sapparchi.BY_MQTT_LINK: True}
@@ -104,7 +110,7 @@ def _marked(take: OnDelivery, delivery: Delivery) -> None:
     def settle(how: Settlement) -> None:
         delivery.settle(how)
 
-    take(DirectDelivery(msgspec.structs.replace(came, headers=headers), settle, key=delivery.key))
+    take(DirectDelivery(msgspec.structs.replace(came, headers=headers, **left_out), settle, key=delivery.key))
 
 
 def _ignored(_: PublishOutcome) -> None:

@@ -8,6 +8,7 @@ import shlex
 import pytest
 
 from canoa.broker import topology
+from canoa.broker.port import Binding, Declaration, Relay
 from canoa.doctor.rights import Rights, Role, command, expression, lacking, needed
 
 ALL = Rights(configure=(".*",), write=(".*",), read=(".*",))
@@ -45,6 +46,12 @@ def test_a_manager_is_a_recorder_and_reaches_every_node() -> None:
     assert f"read {topology.TASK_REQUESTS}" in lacking(Role.MANAGER, granted(Role.WORKER))
 
 
+def test_a_device_reaches_nothing_but_topics_and_whoever_listens_there() -> None:
+    for role in set(Role) - {Role.DEVICE}:
+        assert lacking(role, granted(Role.DEVICE))
+    assert "read amq.topic" in lacking(Role.DEVICE, granted(Role.CLIENT))
+
+
 def test_a_worker_of_one_app_may_not_run_the_actions_of_another() -> None:
     rights = granted(Role.WORKER, "shop")
 
@@ -73,6 +80,19 @@ def test_every_exchange_and_queue_that_all_share_is_for_workers_to_declare() -> 
     for declared in topology.shared():
         name = getattr(declared, "name", None)
         assert name is None or configure(name), name
+
+
+@pytest.mark.parametrize("declared", [*topology.manager(), *topology.mqtt_finals()])
+def test_whatever_managers_declare_and_bind_is_for_them_to_declare_and_bind(declared: Declaration) -> None:
+    rights = granted(Role.MANAGER)
+    configure, write, read = (re.compile(each[0]).search for each in (rights.configure, rights.write, rights.read))
+
+    match declared:
+        case Binding(exchange=source, queue=target) | Relay(exchange=source, to=target):
+            assert read(source)
+            assert write(target)
+        case _:
+            assert configure(declared.name)
 
 
 def test_a_virtual_host_is_quoted_for_the_shell() -> None:
