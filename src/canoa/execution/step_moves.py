@@ -126,6 +126,8 @@ class Need(msgspec.Struct, frozen=True, gc=False):
     placement: Placement | None = None  # the step's; None: as the action's nodes say
     near: tuple[NodeId, ...] = ()  # the nodes that its input comes from
     site: str = ""  # where none of these is: that of the caller
+    task_id: str = ""  # whose it is; empty: nobody's, it is only asked
+    step: int = 0
 
 
 class Route(Protocol):

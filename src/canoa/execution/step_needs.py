@@ -27,6 +27,8 @@ def need_of(outline: Outline, steps: Sequence[StepRecord], step: StepRecord, now
         planned.placement,
         _nodes(outline.sources[at], steps),
         outline.plan.site,
+        step.task_id,
+        at,
     )
 
 

@@ -232,6 +232,23 @@ async def test_what_is_decided_again_stays_with_the_node_that_has_it(desk: Desk,
     assert desk.route.out == {"gw-2": 1, "gw-3": 1}
 
 
+async def test_a_task_that_another_program_has_begun_moves_none_of_its_neighbours(
+    desk: Desk, held: sqlite3.Connection
+) -> None:
+    desk.route = Nodes("gw-1", "gw-2", "gw-3")
+    names = [f"t{number}" for number in range(10)]
+    waiting = desk.begun(*map(begin, names))
+    await turns()
+    held.execute("INSERT INTO tasks (id, action, standing, submitted_ms, reply_to, run, attempts) VALUES "
+                 "('t0', 'x', 'waiting', 0, '', 0, 0)")  # fmt: skip
+    held.execute("COMMIT")
+    first, *rest = await waiting
+
+    assert first.verdict is Verdict.DOUBLE
+    assert [moved.owed for moved in rest] == [()] * 9  # all of them have left: not once more
+    assert desk.route.out.total() == 9
+
+
 async def test_a_node_has_nothing_to_do_for_a_task_that_another_program_has_cancelled(desk: Desk) -> None:
     desk.route = Nodes("gw-1", "gw-2")
     await desk.moved(begin("a", CHAIN))
