@@ -20,12 +20,13 @@ from canoa.store.opening import new_store
 from canoa.store.port import State, TaskFilter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence, Set
     from pathlib import Path
 
     from tests.acceptance.kept_depot import Rabbit
 
     from canoa.client.handle import Handle
+    from canoa.plan import Plan
     from canoa.store.routed_port import NodeRow, StepRow
 
 WITHIN_S = 60.0
@@ -36,7 +37,7 @@ APP = "tests.acceptance.routed_actions:app"
 
 
 class Plant:
-    """Managers, nodes, and numbers to double. Every process logs as JSON."""
+    """Managers, nodes, and numbers to double, or to braid. Every process logs as JSON."""
 
     actions = APP
 
@@ -44,10 +45,12 @@ class Plant:
         self.app = Canoa("plant", broker=rabbit.url)
         self.store_url = store_url or f"sqlite:///{folder}/canoa.db"
         self.handles: dict[int, Handle[Any]] = {}
+        self.wanted: dict[int, object] = {}
         self.finals: Finals  # once entered
         self.shell = Shell(folder, folder=folder, env={"CANOA_BROKER": rabbit.url})
         self.shell.env |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "CANOA_API_TOKEN": TOKEN}
         self._numbers = itertools.count()
+        self._braid = _braid(self.app)
 
     async def __aenter__(self) -> Self:
         self.finals = Finals(self.app.new_broker("finals"))
@@ -98,9 +101,27 @@ class Plant:
 
     async def submit(self, count: int, *, seconds: float = 0.0) -> list[Handle[Any]]:
         """That many more numbers, at once; each one is accepted."""
-        numbers = [next(self._numbers) for _ in range(count)]
-        handles = await asyncio.gather(*(self.begin("double", number=number, seconds=seconds) for number in numbers))
-        self.handles |= dict(zip(numbers, handles, strict=True))
+        return await self._submitted(
+            {number: 2 * number for number in self._next(count)},
+            lambda number: self.begin("double", number=number, seconds=seconds),
+        )
+
+    async def submit_braids(self, count: int) -> list[Handle[Any]]:
+        """That many more numbers through a plan that forks and joins, and of which one step fails at first."""
+        return await self._submitted(
+            {number: [2 * number + more for more in (1, 2, 3)] for number in self._next(count)},
+            lambda number: self._braid.submit(number=number),
+        )
+
+    def _next(self, count: int) -> Iterator[int]:
+        return itertools.islice(self._numbers, count)
+
+    async def _submitted(
+        self, wanted: Mapping[int, object], submit: Callable[[int], Awaitable[Handle[Any]]]
+    ) -> list[Handle[Any]]:
+        handles = await asyncio.gather(*map(submit, wanted))
+        self.handles |= dict(zip(wanted, handles, strict=True))
+        self.wanted |= wanted
         return handles
 
     async def begin(
@@ -112,12 +133,13 @@ class Plant:
 
     @asynccontextmanager
     async def load(self, batch: int = 5, pause_s: float = 0.05) -> AsyncIterator[None]:
-        """Tasks come one batch after the other while the block runs."""
+        """Tasks come one batch after the other while the block runs, and with each a few braids."""
         is_over = asyncio.Event()
 
         async def submit_on() -> None:
             while not is_over.is_set():
                 await self.submit(batch)
+                await self.submit_braids(-(-batch // 4))
                 await asyncio.sleep(pause_s)
 
         async with asyncio.TaskGroup() as group:
@@ -137,7 +159,7 @@ class Plant:
     async def every_handle_has_its_result(self) -> None:
         async with asyncio.timeout(WITHIN_S):
             answers = {number: await handle.result() for number, handle in self.handles.items()}
-        assert answers == {number: 2 * number for number in self.handles}
+        assert answers == self.wanted
 
     async def everything_is_recorded_once(self) -> None:
         await self.every_handle_has_its_result()
@@ -171,6 +193,18 @@ class Plant:
             yield store
         finally:
             await store.aclose()
+
+
+def _braid(app: Canoa) -> Plan:
+    plan = app.plan("braid")
+    start = plan.step("plant.double", number=plan.input["number"])
+    plan.step(
+        "plant.listed",
+        first=plan.step("plant.add", number=start, more=1),
+        second=plan.step("plant.stumble", number=start, more=2),
+        third=plan.step("plant.add", number=start, more=3),
+    )
+    return plan
 
 
 def _under(clock: Path) -> list[str]:

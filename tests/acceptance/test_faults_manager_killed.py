@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 IN_FLIGHT = 1_000
 SOME_MORE = 300
 """What may have ended when the manager is killed."""
+BRAIDS = 100
 REGISTRATIONS = "canoa_registrations_total"
 REGISTERED_WITHIN_S = 15.0
 KILLS = 20
@@ -38,11 +39,14 @@ async def test_a_manager_killed_with_a_thousand_tasks_in_flight_leaves_none_with
     async with Plant(tmp_path, rabbit, store_url) as plant:
         manager = await plant.manager()
         await asyncio.gather(plant.node("gw-1"), plant.node("gw-2"))
-        handles = await plant.submit(IN_FLIGHT + SOME_MORE, seconds=0.5)
+        handles, braids = await asyncio.gather(
+            plant.submit(IN_FLIGHT + SOME_MORE, seconds=0.5), plant.submit_braids(BRAIDS)
+        )
         await handles[0].result(30)
 
         manager.kill()
         assert sum(not handle.is_done for handle in handles) >= IN_FLIGHT
+        assert not all(braid.is_done for braid in braids)
         await plant.manager()
 
         await plant.everything_is_recorded_once()
