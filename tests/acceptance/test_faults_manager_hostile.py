@@ -118,7 +118,7 @@ async def test_answers_nobody_asked_for_change_nothing_and_are_counted(tmp_path:
         await until_true(lambda: has_counted(manager, "canoa_step_results_total", len(answers)))
 
         await plant.some_results()
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
         assert manager.is_alive
 
 

@@ -49,7 +49,7 @@ async def test_a_manager_killed_with_a_thousand_tasks_in_flight_leaves_none_with
         assert not all(braid.is_done for braid in braids)
         await plant.manager()
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
 
 
 @pytest.mark.rabbitmq
@@ -102,7 +102,7 @@ async def test_of_two_managers_on_one_store_either_may_be_killed_again_and_again
                 managers[kill % 2].kill()
                 managers[kill % 2] = plant.start_manager()
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
 
 
 @pytest.mark.rabbitmq
@@ -115,4 +115,4 @@ async def test_with_no_manager_alive_tasks_are_accepted_and_run_by_the_next(tmp_
 
         await plant.manager()
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()

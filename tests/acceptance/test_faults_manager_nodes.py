@@ -74,7 +74,7 @@ async def test_of_two_live_workers_with_one_id_one_ends_and_says_why_and_no_task
         await asyncio.to_thread(until, lambda: not all(worker.is_alive for worker in workers), WITHIN_S)
         await plant.submit(20)
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
         [ended] = [worker for worker in workers if not worker.is_alive]
         assert ended.wait() == 1
         assert "node_id_taken" in [event["event"] for event in ended.events()]
@@ -93,7 +93,7 @@ async def test_a_worker_whose_link_is_cut_for_thirty_seconds_goes_on_and_nothing
 
         await _cut_under_load(plant, proxy, CUT_FOR_S)
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
         assert worker.is_alive
 
 
@@ -109,7 +109,7 @@ async def test_a_worker_whose_link_is_cut_for_longer_than_anybody_waits_for_a_si
 
         await _cut_under_load(plant, proxy, HASTY_CUT_FOR_S)
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
         assert worker.is_alive
 
 

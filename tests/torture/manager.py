@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LONGEST_S: Final = 1.0
 END_WITHIN_S: Final = 120.0
 TOLD_WITHIN_S: Final = 30.0
+LEFT_WITHIN_S: Final = 30.0
 SHOWN: Final = 20
 
 
@@ -64,6 +65,7 @@ async def checked(plant: Plant) -> list[str]:
         rows = await store.tasks(TaskFilter(), limit=EVERYTHING)
     unfinished = [row for row in rows if row.state is not State.ENDED or row.outcome != "ok"]
     broken += [f"task {row.id} is recorded as {row.state}, {row.outcome}" for row in unfinished]
+    broken += [f"{count} are left in {place}" for place, count in (await plant.left(LEFT_WITHIN_S)).items()]
     return broken + await _told_wrongly(plant)
 
 
