@@ -15,6 +15,7 @@ from canoa.cli import main
 # In this order: who takes a time over from another module does so when it is imported. Answers may still take two
 # seconds, since the machine may be busy, and silence is longer than the five seconds between heartbeats.
 TIMES: dict[str, dict[str, float]] = {
+    "canoa.manager.timers": {"NEAR_MS": 500, "LEASE_S": 3.0, "ASK_EVERY_S": 1.0},
     "canoa.manager.osmosis": {"HOLD_MS": 3_000},
     "canoa.execution.proof": {"EVERY_S": 3.0, "AGAIN_S": 1.0, "ANSWER_WITHIN_S": 2.0},
     "canoa.worker.proving": {"ANSWER_WITHIN_S": 2.0},

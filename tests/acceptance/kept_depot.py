@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from tests.acceptance.shell import CANOA, ROOT, Process, Shell
 
 from canoa import Canoa
+from canoa.broker import topology
 from canoa.store.opening import new_store
 from canoa.store.port import State, TaskFilter
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 WITHIN_S = 60.0
 TOKEN = "a-token-for-the-depot"
 EVERYTHING = 100_000
-PASSING = ("canoa.mark.", "canoa.events.")
+KEPT = ("canoa.mark.", topology.FINAL_RESULTS)
+PASSING = ("canoa.events.", "canoa.catalogue.", "canoa.canary.", "canoa.heartbeat.")
 
 
 class Rabbit(NamedTuple):
@@ -40,17 +42,23 @@ class Rabbit(NamedTuple):
     url: str
 
     async def wait_empty(self) -> None:
-        """Until nothing waits in any queue and nobody holds anything. Apart from what is kept by purpose (a caller's
-        mark) or goes by itself (events for a recorder that was killed)."""
+        """Until nothing waits in any queue and nobody holds anything."""
         async with asyncio.timeout(WITHIN_S):
-            while await asyncio.to_thread(self._messages):
+            while await self.waiting():
                 pass
+
+    async def waiting(self) -> dict[str, int]:
+        """How many messages, by queue. Apart from what is kept by purpose (a caller's mark, final results for whoever
+        listens) or goes by itself (what was told to those that were killed)."""
+        return await asyncio.to_thread(self._messages)
 
     def _messages(self) -> dict[str, int]:
         vhost = self.url.rpartition("/")[2]
         listed = self.node.ctl("list_queues", "--no-table-headers", "-p", vhost, "name", "messages")
         queues = dict(line.split("\t") for line in listed.splitlines())
-        return {name: int(count) for name, count in queues.items() if count != "0" and not name.startswith(PASSING)}
+        return {
+            name: int(count) for name, count in queues.items() if count != "0" and not name.startswith(KEPT + PASSING)
+        }
 
 
 class KeptDepot:

@@ -13,6 +13,7 @@ import msgspec
 from tests.acceptance.finals import Finals
 from tests.acceptance.kept_depot import TOKEN, asked
 from tests.acceptance.shell import CANOA, ROOT, Process, Shell
+from tests.sql import first_value
 
 from canoa import Canoa
 from canoa.action import Options
@@ -20,23 +21,25 @@ from canoa.store.opening import new_store
 from canoa.store.port import State, TaskFilter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence, Set
     from pathlib import Path
 
     from tests.acceptance.kept_depot import Rabbit
 
     from canoa.client.handle import Handle
+    from canoa.plan import Plan
     from canoa.store.routed_port import NodeRow, StepRow
 
 WITHIN_S = 60.0
 
 EVERYTHING = 100_000
 HASTY = [sys.executable, "-m", "tests.acceptance.hasty"]
+UNSENT = ("owed", "outbox", "slips")
 APP = "tests.acceptance.routed_actions:app"
 
 
 class Plant:
-    """Managers, nodes, and numbers to double. Every process logs as JSON."""
+    """Managers, nodes, and numbers to double, or to braid. Every process logs as JSON."""
 
     actions = APP
 
@@ -44,10 +47,13 @@ class Plant:
         self.app = Canoa("plant", broker=rabbit.url)
         self.store_url = store_url or f"sqlite:///{folder}/canoa.db"
         self.handles: dict[int, Handle[Any]] = {}
+        self.wanted: dict[int, object] = {}
         self.finals: Finals  # once entered
         self.shell = Shell(folder, folder=folder, env={"CANOA_BROKER": rabbit.url})
         self.shell.env |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "CANOA_API_TOKEN": TOKEN}
+        self._rabbit = rabbit
         self._numbers = itertools.count()
+        self._braid = _braid(self.app)
 
     async def __aenter__(self) -> Self:
         self.finals = Finals(self.app.new_broker("finals"))
@@ -98,9 +104,27 @@ class Plant:
 
     async def submit(self, count: int, *, seconds: float = 0.0) -> list[Handle[Any]]:
         """That many more numbers, at once; each one is accepted."""
-        numbers = [next(self._numbers) for _ in range(count)]
-        handles = await asyncio.gather(*(self.begin("double", number=number, seconds=seconds) for number in numbers))
-        self.handles |= dict(zip(numbers, handles, strict=True))
+        return await self._submitted(
+            {number: 2 * number for number in self._next(count)},
+            lambda number: self.begin("double", number=number, seconds=seconds),
+        )
+
+    async def submit_braids(self, count: int) -> list[Handle[Any]]:
+        """That many more numbers through a plan that forks and joins, and of which one step fails at first."""
+        return await self._submitted(
+            {number: [2 * number + more for more in (1, 2, 3)] for number in self._next(count)},
+            lambda number: self._braid.submit(number=number),
+        )
+
+    def _next(self, count: int) -> Iterator[int]:
+        return itertools.islice(self._numbers, count)
+
+    async def _submitted(
+        self, wanted: Mapping[int, object], submit: Callable[[int], Awaitable[Handle[Any]]]
+    ) -> list[Handle[Any]]:
+        handles = await asyncio.gather(*map(submit, wanted))
+        self.handles |= dict(zip(wanted, handles, strict=True))
+        self.wanted |= wanted
         return handles
 
     async def begin(
@@ -112,12 +136,13 @@ class Plant:
 
     @asynccontextmanager
     async def load(self, batch: int = 5, pause_s: float = 0.05) -> AsyncIterator[None]:
-        """Tasks come one batch after the other while the block runs."""
+        """Tasks come one batch after the other while the block runs, and with each a few braids."""
         is_over = asyncio.Event()
 
         async def submit_on() -> None:
             while not is_over.is_set():
                 await self.submit(batch)
+                await self.submit_braids(-(-batch // 4))
                 await asyncio.sleep(pause_s)
 
         async with asyncio.TaskGroup() as group:
@@ -137,15 +162,16 @@ class Plant:
     async def every_handle_has_its_result(self) -> None:
         async with asyncio.timeout(WITHIN_S):
             answers = {number: await handle.result() for number, handle in self.handles.items()}
-        assert answers == {number: 2 * number for number in self.handles}
+        assert answers == self.wanted
 
-    async def everything_is_recorded_once(self) -> None:
+    async def everything_is_recorded_once_and_nothing_is_left(self) -> None:
         await self.every_handle_has_its_result()
         async with self.opened() as store:
             rows = await store.tasks(TaskFilter(), limit=EVERYTHING)
         numbered = {handle.id for handle in self.handles.values()}
         assert numbered <= {row.id for row in rows}
         assert {(row.state, row.outcome) for row in rows} == {(State.ENDED, "ok")}
+        assert await self.left(WITHIN_S) == {}
         await self.every_task_has_one_end({row.id for row in rows})
 
     async def every_task_has_one_end(self, task_ids: Set[str]) -> None:
@@ -154,6 +180,19 @@ class Plant:
             await self.finals.wait_for(task_ids)
         assert self.finals.contradictions == {}
         print(f"{len(task_ids)} tasks, {self.finals.repeated} final results said again")
+
+    async def left(self, within_s: float) -> dict[str, int]:
+        """What is not empty, though given some time: queues, and tables of what is still to be sent. A manager must
+        live: it sends what those that were killed owe, once their time for it is over."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + within_s
+        while (left := await self._unsent() | await self._rabbit.waiting()) and loop.time() < ends_at:
+            pass  # the broker takes its time to say it
+        return left
+
+    async def _unsent(self) -> dict[str, int]:
+        found = {table: await first_value(self.store_url, f"SELECT count(*) FROM {table}") for table in UNSENT}
+        return {f"table {table}": count for table, count in found.items() if isinstance(count, int) and count}
 
     async def nodes(self) -> dict[str, NodeRow]:
         async with self.opened() as store:
@@ -171,6 +210,18 @@ class Plant:
             yield store
         finally:
             await store.aclose()
+
+
+def _braid(app: Canoa) -> Plan:
+    plan = app.plan("braid")
+    start = plan.step("plant.double", number=plan.input["number"])
+    plan.step(
+        "plant.listed",
+        first=plan.step("plant.add", number=start, more=1),
+        second=plan.step("plant.stumble", number=start, more=2),
+        third=plan.step("plant.add", number=start, more=3),
+    )
+    return plan
 
 
 def _under(clock: Path) -> list[str]:

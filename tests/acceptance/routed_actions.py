@@ -19,6 +19,24 @@ async def double(number: int, *, seconds: float = 0.0) -> int:
     return 2 * number
 
 
+@app.action(timeout=20, retry=3)
+async def add(number: int, more: int) -> int:
+    return number + more
+
+
+@app.action(timeout=20, retry=3)
+async def stumble(ctx: Context, number: int, more: int, *, times: int = 1) -> int:
+    """Adds like `add`, once it has failed so many times."""
+    if ctx.attempt <= times:
+        raise RuntimeError(f"stumbled over {number}")
+    return number + more
+
+
+@app.action(timeout=20, retry=3)
+async def listed(first: int, second: int, third: int) -> list[int]:
+    return [first, second, third]
+
+
 @app.action(timeout=60, retry=3)
 async def hold(ctx: Context, folder: str) -> str:
     """Says who runs it by a file of the node's name, and ends once there is a file `release`."""

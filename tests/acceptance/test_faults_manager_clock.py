@@ -32,7 +32,7 @@ async def test_tasks_go_on_when_the_clock_of_their_manager_jumps(tmp_path: Path,
             for _ in range(5):
                 await plant.some_results()
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
         assert manager.is_alive
 
 
@@ -51,7 +51,7 @@ async def test_what_a_killed_manager_left_is_finished_by_one_whose_clock_is_an_h
         _jump(clock, -HOUR_S)
         await plant.wrong_clock_manager(clock)
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
 
 
 @pytest.mark.rabbitmq

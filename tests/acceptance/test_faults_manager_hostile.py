@@ -138,7 +138,7 @@ async def test_answers_nobody_asked_for_change_nothing_and_are_counted(tmp_path:
         assert [event["verdict"] for event in logged] == ["malformed", "malformed", "foreign"]
         assert "requestID" in logged[-1]["reason"]
         await plant.some_results()
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
         assert manager.is_alive
 
 

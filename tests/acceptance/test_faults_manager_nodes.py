@@ -76,7 +76,7 @@ async def test_of_two_live_workers_with_one_id_one_ends_and_says_why_and_no_task
         await asyncio.to_thread(until, lambda: not all(worker.is_alive for worker in workers), WITHIN_S)
         await plant.submit(20)
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
         [ended] = [worker for worker in workers if not worker.is_alive]
         assert ended.wait() == 1
         assert "node_id_taken" in [event["event"] for event in ended.events()]
@@ -106,7 +106,7 @@ async def test_a_worker_whose_link_is_cut_for_thirty_seconds_goes_on_and_nothing
 
         await _cut_under_load(plant, proxy, CUT_FOR_S, trouble)
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
         assert worker.is_alive
         assert "broker_link_restored" in worker.said  # it gave up the old link, also the one that only fell silent
 
@@ -123,7 +123,7 @@ async def test_a_worker_whose_link_is_cut_for_longer_than_anybody_waits_for_a_si
 
         await _cut_under_load(plant, proxy, HASTY_CUT_FOR_S, cut)
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
         assert worker.is_alive
 
 
@@ -239,7 +239,7 @@ async def _flood(plant: Plant, managers: Sequence[Process], *, is_forced: bool) 
         print(f"{submitted} tasks")
         assert took_s < SENT_WITHIN_S
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
         await broker.publish(registration("node-0", "plant.idle", "plant.hold", is_forced=is_forced))
         await until_true(lambda: _has_changed(plant, "node-0"))
 

@@ -30,7 +30,7 @@ async def test_rabbitmq_is_killed_and_started_again_while_tasks_are_accepted_rou
             await asyncio.to_thread(rabbit.node.start)
             await plant.some_results()
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
         assert manager.is_alive
         assert worker.is_alive
 
@@ -51,5 +51,5 @@ async def test_postgresql_is_killed_under_load_and_the_managers_recover_by_thems
             await asyncio.to_thread(postgres_node.start)
             await plant.some_results()
 
-        await plant.everything_is_recorded_once()
+        await plant.everything_is_recorded_once_and_nothing_is_left()
         assert all(manager.is_alive for manager in managers)

@@ -1,4 +1,4 @@
-"""The shortened tortures: workers, and then `canoa up`, are killed while they hold work, and every result arrives."""
+"""The shortened tortures: workers, `canoa up` and managers are killed while they hold work; every result arrives."""
 
 from __future__ import annotations
 
@@ -29,4 +29,20 @@ def test_no_accepted_task_is_lost_when_canoa_up_is_killed_eight_times_under_load
 
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.startswith("8 kills, ")
+    assert run.stdout.rstrip().endswith("0 promises broken")
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize("managers", ["alone", pytest.param("two", marks=pytest.mark.postgres)])
+@pytest.mark.timeout(300)  # half a minute; longer on a machine that has other things to do
+def test_no_accepted_task_is_lost_and_nothing_is_left_when_managers_are_killed_five_times_under_load(
+    managers: str,
+) -> None:
+    command = [sys.executable, "-m", "tests.torture.manager", "--kills", "5"]
+    command += ["--alone"] if managers == "alone" else []
+
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=290)
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.startswith("5 kills, ")
     assert run.stdout.rstrip().endswith("0 promises broken")

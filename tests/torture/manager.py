@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LONGEST_S: Final = 1.0
 END_WITHIN_S: Final = 120.0
 TOLD_WITHIN_S: Final = 30.0
+LEFT_WITHIN_S: Final = 30.0
 SHOWN: Final = 20
 
 
@@ -58,12 +59,13 @@ async def checked(plant: Plant) -> list[str]:
     for number, handle in plant.handles.items():
         left_s = max(0.1, ends_at - asyncio.get_running_loop().time())
         said = await _said(handle, left_s)
-        if said != 2 * number:
-            broken.append(f"task {handle.id}: {said!r}, wanted {2 * number}")
+        if said != plant.wanted[number]:
+            broken.append(f"task {handle.id}: {said!r}, wanted {plant.wanted[number]}")
     async with plant.opened() as store:
         rows = await store.tasks(TaskFilter(), limit=EVERYTHING)
     unfinished = [row for row in rows if row.state is not State.ENDED or row.outcome != "ok"]
     broken += [f"task {row.id} is recorded as {row.state}, {row.outcome}" for row in unfinished]
+    broken += [f"{count} are left in {place}" for place, count in (await plant.left(LEFT_WITHIN_S)).items()]
     return broken + await _told_wrongly(plant)
 
 
@@ -76,7 +78,7 @@ async def _told_wrongly(plant: Plant) -> list[str]:
     return untold + [f"task {task_id} ended as {ends}" for task_id, ends in plant.finals.contradictions.items()]
 
 
-async def _said(handle: Handle[int], within_s: float) -> object:
+async def _said(handle: Handle[object], within_s: float) -> object:
     try:
         return await handle.result(within_s)
     except CanoaError as exc:

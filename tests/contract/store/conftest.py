@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import asyncpg
 import pytest
 from tests.contract.store.empty_file import put_empty_store
+from tests.sql import SQLITE, first_value
 
 from canoa.store.opening import new_store
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from canoa.store.routed_port import FullStore
 
 CLOSE_WITHIN_S = 10.0
-SQLITE = "sqlite:///"
 
 
 class OpenStore(Protocol):
@@ -69,17 +67,4 @@ async def store(open_store: OpenStore) -> FullStore:
 
 @pytest.fixture
 def run_sql(store_url: str) -> RunSql:
-    async def on_sqlite(statement: str) -> object:
-        with closing(sqlite3.connect(store_url.removeprefix(SQLITE))) as connection, connection:
-            found = connection.execute(statement).fetchone()
-        return found[0] if found else None
-
-    async def on_postgres(statement: str) -> object:
-        connection = await asyncpg.connect(store_url)
-        try:
-            found: object = await connection.fetchval(statement)
-        finally:
-            await connection.close()
-        return found
-
-    return on_sqlite if store_url.startswith(SQLITE) else on_postgres
+    return partial(first_value, store_url)
