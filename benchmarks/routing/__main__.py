@@ -7,15 +7,17 @@ import tempfile
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from benchmarks import bare, environment, processes, rows, services
 from benchmarks.manager.managers import COMMAND, managers
 from benchmarks.record import Record
-from benchmarks.rows import OURS, Metric, Unit
+from benchmarks.rows import BOUND, OURS, Metric, Unit
 from canoa.vocabulary import Routing
 
 if TYPE_CHECKING:
+    from benchmarks.rows import Figures
     from canoa.testing import RabbitNode
 
 
@@ -30,6 +32,9 @@ PER_S: Final = 120.0
 """Calls; the nodes together could do 500 a second, and 325 once the quickest is slowed."""
 
 METRICS: Final = {"mean": Metric(Unit.MILLISECONDS), "p95": Metric(Unit.MILLISECONDS)}
+FAST_ENOUGH: Final = {Routing.ROUND_ROBIN: 0.7, Routing.POWER_OF_TWO: 1.05}
+"""Of what these take, learned may take at most so much: the bound is whatever is less."""
+
 PEERS: Final = {each: OURS if each is Routing.LEARNED else each.value for each in Routing}
 
 
@@ -46,6 +51,13 @@ def measured(node: RabbitNode, strategy: Routing, *, seconds: float, seed: int) 
         words = (strategy.value, len(NODES), PER_S, seconds, SLOWED, seed)
         took_ms: list[float] = sorted(processes.run("benchmarks.routing.offering", *words, env=env))
     return {"mean": sum(took_ms) / len(took_ms), "p95": took_ms[int(0.95 * len(took_ms))]}
+
+
+def bound(figures: Figures) -> None:
+    """By what the others took in the same rounds."""
+    for of_metric in figures.values():
+        if of_metric.keys() >= FAST_ENOUGH.keys():
+            of_metric[BOUND] = [min(share * median(of_metric[peer]) for peer, share in FAST_ENOUGH.items())]
 
 
 def main() -> None:
@@ -67,6 +79,7 @@ def main() -> None:
         for seed in range(args.rounds):
             for strategy, name in PEERS.items():
                 record.take(name, partial(measured, node, strategy, seconds=args.seconds, seed=seed))
+    bound(record.figures)
     found = rows.rows(record.figures, METRICS)
     rows.keep(found, conditions="\n".join(lines), path=args.out)
     print(rows.table(found))

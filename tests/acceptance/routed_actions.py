@@ -105,6 +105,17 @@ async def lift(ctx: Context) -> str:
 
 
 @app.action(timeout=20, retry=3)
+async def take(ctx: Context) -> str:
+    return ctx.node_id
+
+
+@app.action(timeout=20, retry=3)
+async def develop(ctx: Context, film: str) -> list[str]:
+    """Where its film came from, and who developed it."""
+    return [film, ctx.node_id]
+
+
+@app.action(timeout=20, retry=3)
 async def noted(number: int, folder: str, *, seconds: float = 0.0) -> int:
     """Doubles it, and notes each run in a file."""
     with (Path(folder) / "noted").open("a") as runs:

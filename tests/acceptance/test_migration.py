@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import random
+import re
 import signal
 import time
 from collections import Counter
+from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from tests.acceptance.plant import WITHIN_S, Plant, until_true
@@ -21,6 +25,12 @@ if TYPE_CHECKING:
     from canoa.client.handle import Handle
 
 LAYERS = ("edge", "fog", "cloud")
+NEAR = """
+plan: near-{site}
+steps:
+  take: {{action: plant.take, placement: {{labels: {{camera: {site}}}}}}}
+  develop: {{action: plant.develop, with: {{film: $take}}, placement: {{near: require}}}}
+"""
 
 
 @pytest.mark.rabbitmq
@@ -39,6 +49,55 @@ async def test_steps_move_to_the_fog_when_the_edge_dies_and_back_when_it_returns
 
         await plant.node("edge-1", "--layer", "edge")
         await until_true(lambda: is_at(plant, "edge-1"))
+
+
+@pytest.mark.rabbitmq
+async def test_steps_move_to_the_cloud_when_edge_and_fog_die_and_back_when_they_return(
+    tmp_path: Path, rabbit: Rabbit
+) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.hasty_manager()
+        edge = await plant.node("edge-1", "--layer", "edge")
+        fog = await plant.node("fog-1", "--layer", "fog")
+        await plant.node("cloud-1", "--layer", "cloud")
+
+        async with Stream(plant) as stream:
+            await stream.runs_at("edge-1")
+            edge.kill()
+            fog.kill()
+            await stream.runs_at("cloud-1")
+            meanwhile = await plant.begin("where")
+            await meanwhile.result(WITHIN_S)
+
+            await plant.node("fog-1", "--layer", "fog")
+            await stream.runs_at("fog-1")
+            await plant.node("edge-1", "--layer", "edge")
+            await stream.runs_at("edge-1")
+
+        assert changes(stream.went) <= 5, stream.went  # three are needed; on its way down it may pass by the fog
+        told = await asyncio.to_thread(shown, plant, meanwhile.id)
+        assert re.search(r"1. cloud-1 +ok ", told), told
+        for passed in ("edge-1", "fog-1"):
+            assert f"not {passed}: cut off: nobody listens on its queue, and it may come back" in told
+
+
+@pytest.mark.rabbitmq
+async def test_a_step_of_a_plan_that_is_to_be_near_runs_at_the_site_where_its_data_is(
+    tmp_path: Path, rabbit: Rabbit
+) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        await plant.manager()
+        places = [(site, at) for site in ("natal", "recife") for at in range(2)]
+        await asyncio.gather(
+            *(plant.node(f"{site}-{at}", "--site", site, "--label", f"camera={site}") for site, at in places)
+        )
+
+        for site, other in (("natal", "recife"), ("recife", "natal")):
+            runs = [await developed(plant, site) for _ in range(2)]
+            told = await asyncio.to_thread(shown, plant, runs[0][0])
+
+            assert {node_id.partition("-")[0] for _, went in runs for node_id in went} == {site}
+            assert f"not {other}-0: it is not in {site}, where the input comes from" in told
 
 
 @pytest.mark.rabbitmq
@@ -186,6 +245,22 @@ async def is_quick_at(plant: Plant, node_id: str) -> bool:
     return set(await quick_at(plant, times=4)) == {node_id}
 
 
+async def developed(plant: Plant, site: str) -> tuple[str, list[str]]:
+    """A plan's task, and where its two steps ran: the first where there is that camera, the second near to it."""
+    (plant.shell.folder / "plan.yaml").write_text(NEAR.format(site=site))
+    run = await asyncio.to_thread(plant.shell.canoa, "submit", "plan.yaml", "--follow", "--json")
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout)
+    return told["id"], told["result"]
+
+
+def shown(plant: Plant, task_id: str) -> str:
+    """As `canoa task show` tells it."""
+    run = plant.shell.canoa("task", "show", task_id)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
 async def why(plant: Plant, handle: Handle[Any]) -> str:
     """It was sent where it went."""
 
@@ -200,3 +275,48 @@ async def why(plant: Plant, handle: Handle[Any]) -> str:
 def changes(went: list[str]) -> int:
     """How often a step went to another node than the one before it."""
     return sum(one != other for one, other in pairwise(went))
+
+
+class Stream:
+    """A step every third of a second, for as long as the block runs: never enough to fill a layer."""
+
+    def __init__(self, plant: Plant) -> None:
+        self._plant = plant
+        self._ran: dict[int, str] = {}
+        self._is_over = asyncio.Event()
+        self._tasks = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        self._tasks.create_task(self._flow(), name="stream.flow")
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        """Once all have ended."""
+        self._is_over.set()
+        await self._tasks.__aexit__(*raised)
+
+    @property
+    def went(self) -> list[str]:
+        """Where each step ran that has ended, in the order in which they were submitted."""
+        return [node_id for _, node_id in sorted(self._ran.items())]
+
+    async def runs_at(self, node_id: str) -> None:
+        """Three in a row."""
+
+        async def is_there() -> bool:
+            return self.went[-3:] == [node_id] * 3
+
+        await until_true(is_there)
+
+    async def _flow(self) -> None:
+        for number in itertools.count():
+            handle = await self._plant.begin("steady", seconds=0.05)
+            self._tasks.create_task(self._end(number, handle), name=f"stream.{number}")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_over.wait(), 0.3)
+            if self._is_over.is_set():
+                return
+
+    async def _end(self, number: int, handle: Handle[Any]) -> None:
+        self._ran[number] = str(await handle.result(WITHIN_S))

@@ -75,6 +75,13 @@ def test_a_node_whose_clock_is_behind_did_not_start_before_it_was_sent() -> None
     assert times(step(attempt(5_000, 3_000, 3_010))) == [(5_000, 0, 10)]
 
 
+def test_who_was_passed_over_for_an_attempt_is_told_with_it() -> None:
+    passed = ("edge-2: silent: no sign of life for too long", "some others")
+    row = step(msgspec.structs.replace(attempt(2), passed=passed), attempt(5, number=2))
+
+    assert [each.passed for each in showing.step(row, PLAN).attempts] == [list(passed), []]
+
+
 # --- Nodes ----------------------------------------------------------------------------------------------
 
 

@@ -46,8 +46,9 @@ class Drifting:
         variance = drift + self._variance(features)
         return sqrt(variance) if variance > 0.0 else 0.0
 
-    def learn(self, features: Sequence[float], error: float, *, drift: float = 0.0) -> None:
-        """`error`: by how much more there was than expected. `features`: how much each weight has to do with it."""
+    def learn(self, features: Sequence[float], error: float, *, drift: float = 0.0) -> float:
+        """`error`: by how much more there was than expected. `features`: how much each weight has to do with it.
+        Returns which share of the error the first weight took on."""
         self._covariance[0][0] += drift
         gain = self._gain(features)
         variance = _dot(gain, features)
@@ -59,8 +60,8 @@ class Drifting:
             gain = self._gain(features)
             variance = _dot(gain, features)
         else:
-            return
-        self._take(gain, error, variance + self._noise)
+            return 0.0
+        return self._take(gain, error, variance + self._noise)
 
     def _variance(self, features: Sequence[float]) -> float:
         if len(features) == 2:  # of every node that is looked at: written out, it takes a quarter of the time
@@ -72,12 +73,13 @@ class Drifting:
     def _gain(self, features: Sequence[float]) -> list[float]:
         return [_dot(row, features) for row in self._covariance]
 
-    def _take(self, gain: list[float], error: float, total: float) -> None:
+    def _take(self, gain: list[float], error: float, total: float) -> float:
         for row, covariances in enumerate(self._covariance):
             share = gain[row] / total
             self.weights[row] += share * error
             for column, other in enumerate(gain):
                 covariances[column] -= share * other
+        return gain[0] / total
 
 
 def _dot(one: Sequence[float], other: Sequence[float]) -> float:

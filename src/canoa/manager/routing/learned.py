@@ -73,13 +73,19 @@ _ALONE: Final = (1.0, 0.0)
 
 
 class _Own:
-    """Of an action at a node: its level, and the logarithm of its places."""
+    """Of an action at a node: its level, and the logarithm of its places.
 
-    __slots__ = ("at_choice", "at_ms", "model")
+    A level follows its answers, and so the hour and the sizes that these came of. It is the level under `usual`, their
+    average in just the same weights: what circumstances do is learnt, and expected, by how far they are from that. By
+    themselves they would count twice, or what the hour does would be looked for where it only changes.
+    """
 
-    def __init__(self, begin: float | None) -> None:
+    __slots__ = ("at_choice", "at_ms", "model", "usual")
+
+    def __init__(self, begin: float | None, usual: Sequence[float]) -> None:
         level, variance = (0.0, 100.0) if begin is None else (begin, STRANGER_VARIANCE)
         self.model = Drifting((level, 0.0), (variance, 1.0), noise=0.1, is_level=True)
+        self.usual = usual
         self.at_choice = self.at_ms = 0  # when something was learnt
 
     def expected(self, out: float) -> tuple[float, float, tuple[float, float]]:
@@ -99,24 +105,44 @@ class _Own:
             gained += (now_ms - self.at_ms) * DRIFT_PER_MS
         return gained if gained < STRANGER_VARIANCE else STRANGER_VARIANCE
 
-    def learn(self, features: tuple[float, float], error: float, *, drift: float) -> None:
-        self.model.learn(features, error, drift=drift)
+    def learn(
+        self, features: tuple[float, float], error: float, circumstances: Sequence[float], shift: float, *, drift: float
+    ) -> None:
+        """`shift`: what these circumstances were expected to do."""
+        share = self.model.learn(features, error, drift=drift)
         level, places = self.model.weights
+        level += share * shift  # it moves to these circumstances, as `usual` does
         self.model.weights[:] = min(LARGEST, max(0.0, level)), min(MOST_PLACES, max(0.0, places))
+        self.usual = _nearer(self.usual, circumstances, share)
 
 
 class _Kind:
     """Of an action in a layer, at a site: what size and time of day do, and where a new node begins."""
 
-    __slots__ = ("level", "model")
+    __slots__ = ("level", "model", "usual")
 
     def __init__(self) -> None:
-        self.model = Drifting((0.0, 0.0, 0.0), (0.25, 0.01, 0.01), noise=0.25)
+        self.model = Drifting((0.0, 0.0, 0.0), (0.25, 0.25, 0.25), noise=0.25)
         self.level: float | None = None
+        self.usual: Sequence[float] = ()
 
-    def learn(self, circumstances: Sequence[float], error: float, level: float) -> None:
-        self.model.learn(circumstances, error)
-        self.level = level if self.level is None else self.level + KIND_WEIGHT * (level - self.level)
+    def shift(self, circumstances: Sequence[float], usual: Sequence[float]) -> float:
+        """What it does to the logarithm that circumstances are not as usual."""
+        by_size, by_sine, by_cosine = self.model.weights  # of every node that is looked at: written out, it is quicker
+        size, sine, cosine = circumstances
+        usual_size, usual_sine, usual_cosine = usual
+        return by_size * (size - usual_size) + by_sine * (sine - usual_sine) + by_cosine * (cosine - usual_cosine)
+
+    def learn(self, circumstances: Sequence[float], usual: Sequence[float], error: float) -> None:
+        self.model.learn([now - before for now, before in zip(circumstances, usual, strict=True)], error)
+
+    def average(self, own: _Own) -> None:
+        level = own.model.weights[0]
+        if self.level is None:
+            self.level, self.usual = level, own.usual
+        else:
+            self.level += KIND_WEIGHT * (level - self.level)
+            self.usual = _nearer(self.usual, own.usual, KIND_WEIGHT)
 
 
 class _Belief(msgspec.Struct, frozen=True, gc=False):
@@ -164,17 +190,20 @@ class Learned:
         out, *circumstances = seen.context
         with self._lock:
             kind = self._kind_of(seen.action, seen.candidate)
-            own = self._own_of(seen.action, seen.candidate, kind)
+            own = self._own_of(seen.action, seen.candidate, kind, circumstances)
             expected, _, features = own.expected(out)
-            error = log(1 + max(0, seen.took_ms)) - expected - kind.model.mean(circumstances)
+            shift = kind.shift(circumstances, own.usual)
+            error = log(1 + max(0, seen.took_ms)) - expected - shift
             if not seen.is_ok:
                 error = max(error, min(FAILED, LONGEST - expected))
+            elif own.at_ms:  # of the first answer, nobody knows what is the node and what the circumstances
+                kind.learn(circumstances, own.usual, error)
             choices = self._choices.get(seen.action, 0)
-            own.learn(features, error, drift=own.drift(choices, seen.now_ms))
+            own.learn(features, error, circumstances, shift, drift=own.drift(choices, seen.now_ms))
             own.at_choice, own.at_ms = choices, seen.now_ms
             if seen.is_ok:
+                kind.average(own)
                 level = own.model.weights[0]
-                kind.learn(circumstances, error, level)
                 known = self._levels.get(seen.action, level)
                 self._levels[seen.action] = known + KIND_WEIGHT * (level - known)
 
@@ -192,27 +221,31 @@ class Learned:
     # --- Beliefs ------------------------------------------------------------------------------------------
 
     def _beliefs(self, need: Need, candidates: Sequence[Candidate], circumstances: Sequence[float]) -> list[_Belief]:
-        shared: dict[tuple[Layer, str], tuple[_Kind, float]] = {}
+        kinds: dict[tuple[Layer, str], _Kind] = {}
         choices = self._choices.get(need.action, 0)
         beliefs = []
         for each in candidates:
             group = (each.layer, each.site)
-            if group not in shared:
-                kind = self._kind_of(need.action, each)
-                shared[group] = kind, kind.model.mean(circumstances)
-            beliefs.append(self._belief(need, each.node_id, choices, *shared[group]))
+            if group not in kinds:
+                kinds[group] = self._kind_of(need.action, each)
+            beliefs.append(self._belief(need, each.node_id, choices, kinds[group], circumstances))
         return beliefs
 
-    def _belief(self, need: Need, node_id: NodeId, choices: int, kind: _Kind, by_circumstances: float) -> _Belief:
+    def _belief(
+        self, need: Need, node_id: NodeId, choices: int, kind: _Kind, circumstances: Sequence[float]
+    ) -> _Belief:
         own = self._own.get(node_id, _NOTHING).get(need.action)
         out, oldest_ms = self._traffic.out_and_oldest_ms(need.action, node_id, need.now_ms)
         if own is None:
             level = self._levels.get(need.action, 0.0) if kind.level is None else kind.level
+            usual = kind.usual or circumstances
             mean, rank, spread = level + log(1 + out), level + log(1 + IMPOSED * out), STRANGER_VARIANCE**0.5
         else:
             mean, rank, features = own.expected(out)
             spread = own.model.spread(features, own.drift(choices, need.now_ms))
-        mean, rank = mean + by_circumstances, rank + by_circumstances
+            usual = own.usual
+        shift = kind.shift(circumstances, usual)
+        mean, rank = mean + shift, rank + shift
         least = log(1 + oldest_ms) if oldest_ms else 0.0
         return _Belief(
             rank if rank > least else least,  # for every node that is looked at: twice as quick as `max`
@@ -231,17 +264,22 @@ class Learned:
             kind = self._kinds[group] = _Kind()
         return kind
 
-    def _own_of(self, action: ActionName, candidate: Candidate, kind: _Kind) -> _Own:
+    def _own_of(self, action: ActionName, candidate: Candidate, kind: _Kind, circumstances: Sequence[float]) -> _Own:
         of_node = self._own.setdefault(candidate.node_id, {})
         own = of_node.get(action)
         if own is None:
-            own = of_node[action] = _Own(self._levels.get(action) if kind.level is None else kind.level)
+            begin = self._levels.get(action) if kind.level is None else kind.level
+            own = of_node[action] = _Own(begin, kind.usual or circumstances)
         return own
 
 
 def _circumstances(need: Need) -> tuple[float, float, float]:
     of_day = need.now_ms % DAY_MS / DAY_MS * tau
     return log(1 + need.size_bytes / KIB), sin(of_day), cos(of_day)
+
+
+def _nearer(usual: Sequence[float], circumstances: Sequence[float], share: float) -> Sequence[float]:
+    return [before + share * (now - before) for before, now in zip(usual, circumstances, strict=True)]
 
 
 def _in_ms(belief: _Belief) -> str:
