@@ -72,11 +72,8 @@ class NodeDeaf(CanoaError):
     """A worker is connected, and what is sent to its queue or topic does not reach it, also after it listened anew. It
     takes no work; starting it again is safe."""
 
-    def __init__(self, node_id: str) -> None:
-        super().__init__(
-            f"what is sent to node {node_id!r:.150} through its own queue or topic does not reach it; "
-            f"another program may take from that queue: look with `rabbitmqctl list_consumers`"
-        )
+    def __init__(self, node_id: str, remedy: str) -> None:
+        super().__init__(f"what is sent to node {node_id!r:.150} does not reach it; {remedy}")
         self.node_id = node_id
 
 

@@ -24,6 +24,7 @@ from canoa.broker.mqtt_sending import AT_ONCE, MqttSending, spelt
 from canoa.errors import BrokerRefusedLogin, BrokerUnreachable
 from canoa.logs import get_logger
 from canoa.wire import fields
+from canoa.wire.topics import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,6 +81,7 @@ class MqttClient:
         self._address = address
         self._client_id = client_id
         self._topics = topics or {}
+        self._by_name = {name_of(topic): heard for topic, heard in self._topics.items()}
         self._session_s = session_s
         self._will = will
         self._on_ready = on_ready
@@ -243,6 +245,8 @@ class MqttClient:
     def _take(self, client: aiomqtt.Client, came: paho.MQTTMessage) -> None:
         topic = came.topic
         on_delivery = self._topics.get(topic)
+        if on_delivery is None:  # RabbitMQ has one sign for dots and slashes, also within a node's id
+            on_delivery = self._by_name.get(name_of(topic))
         if on_delivery is None:  # of a session that once heard more
             _acknowledge(client, came)
         else:

@@ -115,7 +115,7 @@ def answers_queue(client_id: str) -> Queue:
     once, since it has enough in hand or is gone, goes on to the queue of all managers."""
     return Queue(
         name=answers_queue_name(client_id),
-        expires_s=CANCEL_EXPIRES_S,
+        expires_s=REPLY_EXPIRES_S,  # what is still in hand then goes with it: longer than whoever stops takes
         message_ttl_s=0,
         dead_letter_exchange="",
         dead_letter_key=STEP_RESULTS,

@@ -6,11 +6,13 @@ What comes of a trial, and what follows from it, is judged in `proving.py`.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from canoa.broker import topology
 from canoa.broker.listeners import looked_at
 from canoa.broker.port import Publication
+from canoa.errors import BrokerRefusedMessage, CanoaError, DeliveryUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 LINK_POLL_S: Final = 0.05
 
 
+class NotAllowed(CanoaError):
+    """The node may not send to itself, or seems not to: it cannot be tried by this ear. Nothing is wrong with it."""
+
+
 class Ear(Protocol):
     """Belongs to the event loop."""
 
@@ -29,9 +35,12 @@ class Ear(Protocol):
     """Whoever is not let in, or not let through, hears so. Where a broker may drop messages without a word, only a node
     that heard itself once can tell that it no longer does."""
 
+    remedy: str
+    """Where to look if it is deaf."""
+
     async def ask(self, canary: Message) -> None:
         """Send it to the node itself, and return once the broker has it. Raises `Unroutable` where nothing leads to the
-        node, another `CanoaError` where it is cut off."""
+        node, `NotAllowed`, or another `CanoaError` where it is cut off."""
 
     async def is_waiting(self) -> bool:
         """It may stand behind what fills our hands. Raises `CanoaError` where the node is cut off."""
@@ -43,6 +52,7 @@ class QueueEar:
     """`in_hand`: deliveries that are not settled."""
 
     is_certain = True
+    remedy = "another program may take from its queue: look with `rabbitmqctl list_consumers`"
 
     def __init__(self, broker: Broker, node: Node, in_hand: Callable[[], int]) -> None:
         self._broker = broker
@@ -72,11 +82,14 @@ class TopicEar:
         self._topic = topic
         self._in_hand = in_hand
         self._loop = asyncio.get_running_loop()
+        self.remedy = f"look at what its MQTT broker lets it hear, and say, at {topic}"
 
     async def ask(self, canary: Message) -> None:
         told: asyncio.Future[PublishOutcome] = self._loop.create_future()
-        self._client.post([self._topic], canary, told.set_result)
+        self._client.post([self._topic], canary, partial(_resolve, told))
         outcome = await told
+        if isinstance(outcome, BrokerRefusedMessage | DeliveryUnknown):  # some brokers hang up instead
+            raise NotAllowed(str(outcome)) from outcome
         if outcome is not None:
             raise outcome
 
@@ -89,6 +102,11 @@ class TopicEar:
         self._client.link_anew()
         while self._client.links == before:  # noqa: ASYNC110  # its own loop makes it, and has nobody to tell
             await asyncio.sleep(LINK_POLL_S)
+
+
+def _resolve(told: asyncio.Future[PublishOutcome], outcome: PublishOutcome) -> None:
+    if not told.done():  # or else nobody waits for it any more
+        told.set_result(outcome)
 
 
 _queue: type[Ear] = QueueEar

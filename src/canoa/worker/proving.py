@@ -3,7 +3,7 @@
 A canary of its own goes to its own queue, or topic (`ears.py`); on AMQP it leaves by the link that publishes and comes
 back by the one that consumes. One that does not come back, though the broker took it, twice in a row: the node is deaf.
 It listens anew, and if that does not help it ends loudly, for a supervisor to start it again. While the broker takes
-nothing it is cut off, and waits.
+nothing it is cut off, and waits. One that may not send to itself does not try for long: it might lose its link by it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from canoa.errors import CanoaError, NodeDeaf, Unroutable
 from canoa.logs import get_logger
 from canoa.wire import canary, sapparchi
+from canoa.worker.ears import NotAllowed
 from canoa.worker.uplinks.port import brought_by_uplink
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ class _Came(enum.Enum):
     BACK = enum.auto()
     NOT = enum.auto()
     UNKNOWN = enum.auto()  # the broker did not take it, or does not answer: we are cut off
+    REFUSED = enum.auto()  # we may not send it
+
+
+class _CannotTell(Exception):
+    """Whether the node hears."""
 
 
 class OwnProof:
@@ -81,13 +87,20 @@ class OwnProof:
     # --- Trying -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """As long as the node does. Raises `NodeDeaf` where listening anew does not help."""
-        while self._ear is not None and not self._node.is_leaving:
+        """As long as the node does, and can tell. Raises `NodeDeaf` where listening anew does not help."""
+        if self._ear is not None:
+            try:
+                await self._prove_on(self._ear)
+            except _CannotTell:
+                self._say_blind(self._ear)
+
+    async def _prove_on(self, ear: Ear) -> None:
+        while not self._node.is_leaving:
             quiet_for_s = self._loop.time() - self._heard_s
             if quiet_for_s < self._quiet_s:
                 await asyncio.sleep(self._quiet_s - quiet_for_s)
             else:
-                await self._prove(self._ear)
+                await self._prove(ear)
                 self._heard_s = self._loop.time()
 
     async def _prove(self, ear: Ear) -> None:
@@ -98,12 +111,12 @@ class OwnProof:
             await ear.listen_anew()
         if not await self._hears(ear):
             self._say_deaf()
-            raise NodeDeaf(self._node.id)
+            raise NodeDeaf(self._node.id, ear.remedy)
 
     async def _hears(self, ear: Ear) -> bool:
-        """Or nobody can tell."""
-        missed = 0
-        while missed < MISSES and not self._node.is_leaving:
+        """Raises `_CannotTell`."""
+        missed = refused = 0
+        while max(missed, refused) < MISSES and not self._node.is_leaving:
             match await self._asked(ear):
                 case _Came.BACK:
                     self._say_well()
@@ -113,7 +126,12 @@ class OwnProof:
                 case _Came.UNKNOWN:
                     missed = 0
                     await asyncio.sleep(self._quiet_s)
-        return self._node.is_leaving or not self._can_tell
+                case _Came.REFUSED:
+                    refused += 1
+                    await asyncio.sleep(self._quiet_s)
+        if not self._node.is_leaving and (refused >= MISSES or not self._can_tell):
+            raise _CannotTell
+        return self._node.is_leaving
 
     async def _asked(self, ear: Ear) -> _Came:
         self._is_heard.clear()
@@ -123,6 +141,8 @@ class OwnProof:
             await ear.ask(message)
         except Unroutable:
             return _Came.NOT  # its queue, or what binds it, was taken away
+        except NotAllowed:
+            return _Came.REFUSED
         except CanoaError as exc:
             self._say_cut_off(exc)
             return _Came.UNKNOWN
@@ -149,6 +169,10 @@ class OwnProof:
         if self.is_deaf or self._is_cut_off:
             log.warning("worker_hears_again", node_id=self._node.id)
         self.is_deaf = self._is_cut_off = False
+
+    def _say_blind(self, ear: Ear) -> None:
+        self.is_deaf = False
+        log.warning("worker_cannot_prove_itself", node_id=self._node.id, remedy=ear.remedy)
 
     def _say_cut_off(self, why: CanoaError) -> None:
         if not self._is_cut_off:

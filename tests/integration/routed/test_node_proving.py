@@ -152,7 +152,7 @@ async def test_a_worker_whose_messages_another_program_takes_says_that_it_is_dea
     app = Canoa("shop", broker=rabbit_url)
     offering_one(app)
     async with app.worker_with(ALERT) as worker, stealing(rabbit_url, NODE):
-        with pytest.raises(NodeDeaf, match="another program may take from that queue"):
+        with pytest.raises(NodeDeaf, match="another program may take from its queue"):
             async with asyncio.timeout(20):
                 await worker.wait_failed()
 

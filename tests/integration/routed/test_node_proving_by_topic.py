@@ -24,12 +24,13 @@ from canoa.worker import proving
 from canoa.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from canoa.testing.pytest_plugin import ProxyFactory
 
 CONTROL = "$CONTROL/dynamic-security/v1"
 ROLE = "all"
+HEARING, SAYING = "publishClientReceive", "publishClientSend"
 MAY_CONTROL = {"acltype": "publishClientSend", "topic": "$CONTROL/#", "priority": 0, "allow": True}
 WITHIN_S = 30.0
 
@@ -53,15 +54,19 @@ class Guarded:
 
     async def keep_back(self) -> None:
         """What is sent to the node."""
-        await self._order("addRoleACL", priority=1, allow=False)
+        await self._order("addRoleACL", HEARING, priority=1, allow=False)
 
     async def let_through(self) -> None:
-        await self._order("removeRoleACL")
+        await self._order("removeRoleACL", HEARING)
 
-    async def _order(self, command: str, **more: Any) -> None:
+    async def refuse(self) -> None:
+        """Whatever anybody wants to send to the node."""
+        await self._order("addRoleACL", SAYING, priority=1, allow=False)
+
+    async def _order(self, command: str, what: str, **more: Any) -> None:
         topic = node_topics(NODE)[1]
         told: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        order = {"command": command, "rolename": ROLE, "acltype": "publishClientReceive", "topic": topic, **more}
+        order = {"command": command, "rolename": ROLE, "acltype": what, "topic": topic, **more}
         address = MqttAddress(LOOPBACK, self.node.port, None, None, None)
         client = MqttClient(address, client_id="keeper")
         running = asyncio.create_task(client.run())
@@ -131,17 +136,20 @@ async def test_a_worker_on_mqtt_that_hears_nothing_for_a_while_recovers(
     await app.aclose()
 
 
-async def test_a_worker_that_may_not_send_to_itself_is_not_deaf(
-    guarded: Guarded, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("what", [Guarded.keep_back, Guarded.refuse])
+async def test_a_worker_that_never_could_send_to_itself_says_so_and_is_not_deaf(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture, what: Callable[[Guarded], Awaitable[None]]
 ) -> None:
-    """Mosquitto drops what somebody may not send or hear, and says so to nobody who speaks MQTT 3.1.1."""
-    await guarded.keep_back()
+    """Mosquitto says to speakers of MQTT 5 what they may not say, and to nobody what he may not hear."""
+    await what(guarded)
     app, settings = app_and_settings(guarded.node.url)
     async with app.worker_with(settings) as worker:
-        await asyncio.sleep(4)  # longer than a deaf one would last
+        await until(lambda: "worker_cannot_prove_itself" in caplog.text, within_s=WITHIN_S)
 
+        await asyncio.sleep(2)  # longer than a deaf one would last
         assert sample(worker, "canoa_node_deaf") == 0
     assert "worker_is_deaf" not in caplog.text
+    assert "worker_is_cut_off" not in caplog.text
     await app.aclose()
 
 
