@@ -135,14 +135,15 @@ class Plant:
         return await self.app.submit_raw(f"plant.{action}", msgspec.json.encode(arguments), options=options)
 
     @asynccontextmanager
-    async def load(self, batch: int = 5, pause_s: float = 0.05) -> AsyncIterator[None]:
+    async def load(self, batch: int = 5, pause_s: float = 0.05, *, has_braids: bool = True) -> AsyncIterator[None]:
         """Tasks come one batch after the other while the block runs, and with each a few braids."""
         is_over = asyncio.Event()
 
         async def submit_on() -> None:
             while not is_over.is_set():
                 await self.submit(batch)
-                await self.submit_braids(-(-batch // 4))
+                if has_braids:
+                    await self.submit_braids(-(-batch // 4))
                 await asyncio.sleep(pause_s)
 
         async with asyncio.TaskGroup() as group:
