@@ -32,7 +32,7 @@ WITHIN_S = 60.0
 TOKEN = "a-token-for-the-depot"
 EVERYTHING = 100_000
 KEPT = ("canoa.mark.", topology.FINAL_RESULTS)
-PASSING = ("canoa.events.", "canoa.catalogue.", "canoa.canary.", "canoa.heartbeat.")
+PASSING = ("canoa.events.", "canoa.cancel.", "canoa.catalogue.", "canoa.canary.", "canoa.heartbeat.")
 
 
 class Rabbit(NamedTuple):
