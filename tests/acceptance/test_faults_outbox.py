@@ -64,8 +64,8 @@ def runs(folder: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-async def until_run(folder: Path) -> None:
-    await asyncio.to_thread(until, lambda: runs(folder) == 1)
+async def until_run(folder: Path, count: int = 1) -> None:
+    await asyncio.to_thread(until, lambda: runs(folder) == count)
 
 
 def seen(plant: Plant) -> dict[str, Any]:
@@ -75,9 +75,9 @@ def seen(plant: Plant) -> dict[str, Any]:
     return box
 
 
-async def until_kept(plant: Plant) -> None:
+async def until_kept(plant: Plant, count: int = 1) -> None:
     async def is_kept() -> bool:
-        return bool((await asyncio.to_thread(seen, plant))["messages"] == 1)
+        return bool((await asyncio.to_thread(seen, plant))["messages"] == count)
 
     await until_true(is_kept)
 
