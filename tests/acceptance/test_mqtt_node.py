@@ -15,6 +15,7 @@ import pytest
 from tests.acceptance.kept_depot import Rabbit
 from tests.acceptance.plant import WITHIN_S, Plant, counted, until_true
 from tests.acceptance.shell import ROOT
+from tests.acceptance.test_faults_devices import Login, every_task_ends_once
 from tests.acceptance.test_faults_outbox import noted, runs, until_kept, until_run
 
 from canoa.action import Options
@@ -211,8 +212,9 @@ async def test_the_mqtt_broker_is_killed_and_comes_back_and_work_goes_on(tmp_pat
             assert await doubled(plant, 3) == {"doubled": 6}
 
 
+@pytest.mark.parametrize("fate", ["lives", "is killed"])
 async def test_a_worker_on_mqtt_alone_ends_its_work_while_that_broker_is_away_and_gets_what_came_meanwhile_afterwards(
-    tmp_path: Path, town: Town
+    tmp_path: Path, town: Town, fate: str
 ) -> None:
     async with Plant(tmp_path, town.rabbit) as plant:
         await plant.manager(**town.env)
@@ -226,13 +228,28 @@ async def test_a_worker_on_mqtt_alone_ends_its_work_while_that_broker_is_away_an
         meanwhile = [await plant.begin("noted", number=number, folder=str(tmp_path)) for number in range(TASKS)]
         (tmp_path / "release").touch()
         await until_kept(plant, TASKS)
+        if fate == "is killed":
+            worker.kill()
         await asyncio.to_thread(town.start)
+        if fate == "is killed":
+            await plant.node("gw-1", *by_mqtt, CANOA_BROKER="memory://")
 
         assert sorted([await handle.result(WITHIN_S) for handle in under_way]) == list(range(1, TASKS + 1))
         assert [await handle.result(WITHIN_S) for handle in meanwhile] == [2 * number for number in range(TASKS)]
         assert runs(tmp_path) == TASKS
         assert sorted(noted(tmp_path)) == [str(number) for number in range(TASKS)]
         await plant.every_task_has_one_end({handle.id for handle in (*under_way, *meanwhile)})
+
+
+@pytest.mark.parametrize("town", ["rabbitmq"], indirect=True)
+async def test_devices_of_the_plugin_vanish_and_return_and_every_task_ends_once_and_each_run_too_many_is_counted(
+    tmp_path: Path, town: Town
+) -> None:
+    port, *login = town.login[3::2]
+    async with Plant(tmp_path, town.rabbit) as plant:
+        manager = await plant.manager(**town.env)
+
+        await every_task_ends_once(plant, manager, 4 * [Login(int(port), *login)], times_each=15)
 
 
 async def test_rabbitmqs_mqtt_plugin_is_restarted_under_a_device_and_work_goes_on(
