@@ -178,11 +178,12 @@ async def test_killed_between_its_work_and_the_answer_a_node_runs_it_again_unles
     tmp_path: Path, rabbit: Rabbit, link: Link, always: str, ran: int
 ) -> None:
     env = {**link.env, "CANOA_OUTBOX_ALWAYS": always}
-    (tmp_path / "release").touch()
     async with Plant(tmp_path, rabbit) as plant:
         await plant.manager(**link.managers)
         doomed = await _doomed(plant, *link.args, **env)
         task = await plant.begin("tally", folder=str(tmp_path))
+        await until_run(tmp_path)  # whatever it said of the delivery has left by now
+        (tmp_path / "release").touch()
         await asyncio.to_thread(doomed.wait)
         assert runs(tmp_path) == 1
 
