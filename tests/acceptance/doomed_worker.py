@@ -8,17 +8,31 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from canoa.cli import main
+from canoa.wire import sapparchi
 from canoa.worker.answer_way import BrokerWay
+from canoa.worker.uplinks.mqtt import MqttUplink
+
+if TYPE_CHECKING:
+    from canoa.broker.port import Message
 
 
-def _die(self: BrokerWay, message: Any, on_outcome: Any) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+def _dying(cls: type[BrokerWay | MqttUplink]) -> None:
+    send = cls.send
+
+    def send_or_die(self: Any, message: Message, on_outcome: Any) -> None:
+        if sapparchi.CANARY_PREFIX.encode() in message.body:  # which is no work
+            send(self, message, on_outcome)
+        else:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    cls.send = send_or_die  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
-    BrokerWay.send = _die  # type: ignore[method-assign]
+    _dying(BrokerWay)
+    _dying(MqttUplink)
     sys.argv.insert(1, "worker")
     main()

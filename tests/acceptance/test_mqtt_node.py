@@ -15,6 +15,8 @@ import pytest
 from tests.acceptance.kept_depot import Rabbit
 from tests.acceptance.plant import WITHIN_S, Plant, counted, until_true
 from tests.acceptance.shell import ROOT
+from tests.acceptance.test_faults_devices import Login, every_task_ends_once
+from tests.acceptance.test_faults_outbox import noted, runs, until_kept, until_run
 
 from canoa.action import Options
 from canoa.errors import CanoaError
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 SCRIPT = ROOT / "examples" / "mqtt_node.sh"
 ROUTED = Options(dispatch="routed")
+TASKS = 5
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -47,6 +50,20 @@ class Town(NamedTuple):
         host, port = self.login[1], self.login[3]
         login = f"{quote(self.login[5], safe='')}:guest@" if len(self.login) > 4 else ""
         return f"mqtt://{login}{host}:{port}"
+
+    def stop(self) -> None:
+        """Nobody speaks MQTT any more: the plugin alone, or all of Mosquitto, as by a power cut."""
+        if self.mosquitto is not None:
+            self.mosquitto.kill()
+        else:
+            self.rabbit.node.ctl("eval", "ok = application:stop(rabbitmq_mqtt).")
+
+    def start(self) -> None:
+        """With what it had kept."""
+        if self.mosquitto is not None:
+            self.mosquitto.start()
+        else:
+            self.rabbit.node.ctl("eval", "ok = application:start(rabbitmq_mqtt).")
 
     @contextmanager
     def device(self, name: str) -> Iterator[None]:
@@ -193,6 +210,46 @@ async def test_the_mqtt_broker_is_killed_and_comes_back_and_work_goes_on(tmp_pat
             await asyncio.to_thread(broker.start)
 
             assert await doubled(plant, 3) == {"doubled": 6}
+
+
+@pytest.mark.parametrize("fate", ["lives", "is killed"])
+async def test_a_worker_on_mqtt_alone_ends_its_work_while_that_broker_is_away_and_gets_what_came_meanwhile_afterwards(
+    tmp_path: Path, town: Town, fate: str
+) -> None:
+    async with Plant(tmp_path, town.rabbit) as plant:
+        await plant.manager(**town.env)
+        by_mqtt = ["--mqtt", town.mqtt_url, "--layer", "edge"]
+        worker = await plant.node("gw-1", *by_mqtt, CANOA_BROKER="memory://")
+        under_way = [await plant.begin("tally", folder=str(tmp_path)) for _ in range(TASKS)]
+        await until_run(tmp_path, TASKS)
+
+        await asyncio.to_thread(town.stop)
+        await asyncio.to_thread(worker.wait_logged, "mqtt_link_lost")
+        meanwhile = [await plant.begin("noted", number=number, folder=str(tmp_path)) for number in range(TASKS)]
+        (tmp_path / "release").touch()
+        await until_kept(plant, TASKS)
+        if fate == "is killed":
+            worker.kill()
+        await asyncio.to_thread(town.start)
+        if fate == "is killed":
+            await plant.node("gw-1", *by_mqtt, CANOA_BROKER="memory://")
+
+        assert sorted([await handle.result(WITHIN_S) for handle in under_way]) == list(range(1, TASKS + 1))
+        assert [await handle.result(WITHIN_S) for handle in meanwhile] == [2 * number for number in range(TASKS)]
+        assert runs(tmp_path) == TASKS
+        assert sorted(noted(tmp_path)) == [str(number) for number in range(TASKS)]
+        await plant.every_task_has_one_end({handle.id for handle in (*under_way, *meanwhile)})
+
+
+@pytest.mark.parametrize("town", ["rabbitmq"], indirect=True)
+async def test_devices_of_the_plugin_vanish_and_return_and_every_task_ends_once_and_each_run_too_many_is_counted(
+    tmp_path: Path, town: Town
+) -> None:
+    port, *login = town.login[3::2]
+    async with Plant(tmp_path, town.rabbit) as plant:
+        manager = await plant.manager(**town.env)
+
+        await every_task_ends_once(plant, manager, 4 * [Login(int(port), *login)], times_each=15)
 
 
 async def test_rabbitmqs_mqtt_plugin_is_restarted_under_a_device_and_work_goes_on(

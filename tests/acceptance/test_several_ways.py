@@ -24,11 +24,11 @@ pytestmark = pytest.mark.rabbitmq
 ALL_WAYS = "AMQP+MQTT+HTTP"
 
 
-async def gateway(plant: Plant, manager: Process, *args: str, **env: str) -> Process:
-    """A worker of the fog, with an address besides whatever else it is given."""
+async def gateway(plant: Plant, manager: Process, *args: str, layer: str = "fog", **env: str) -> Process:
+    """A worker with an address besides whatever else it is given."""
     (ready,) = [event for event in manager.events() if event["event"] == "api_ready"]
     ways = ["--http", "127.0.0.1:0", "--manager", ready["url"]]
-    return await plant.node("gw-1", "--layer", "fog", *ways, *args, **env)
+    return await plant.node("gw-1", "--layer", layer, *ways, *args, **env)
 
 
 async def test_while_brokers_are_away_work_goes_on_by_the_next_way_and_every_task_runs_and_ends_once(
@@ -63,6 +63,30 @@ async def test_while_brokers_are_away_work_goes_on_by_the_next_way_and_every_tas
         worker.send(signal.SIGTERM)
         assert worker.wait() == 0
         await until_shown(manager, state="left", within_s=5)
+
+
+async def test_at_the_edge_work_goes_by_topic_and_by_address_while_mosquitto_is_stopped_and_each_task_runs_once(
+    tmp_path: Path, rabbit: Rabbit, mosquitto: MosquittoNode
+) -> None:
+    async with Plant(tmp_path, rabbit) as plant:
+        manager = await plant.manager(CANOA_MQTT=mosquitto.url)
+        by_mqtt = ["--mqtt", mosquitto.url]
+        worker = await gateway(plant, manager, *by_mqtt, layer="edge", CANOA_BROKER="memory://")
+        await until_shown(manager, protocol="MQTT+HTTP", way="MQTT", layer="EDGE", closed=[])
+        stream = Stream(manager, tmp_path)
+
+        async with stream.flowing():
+            await stream.goes_by("MQTT")
+            await asyncio.to_thread(mosquitto.stop)
+            await stream.goes_by("HTTP")
+            assert (await node_view(manager))["protocol"] == "MQTT+HTTP"
+            await asyncio.to_thread(mosquitto.start)
+            await stream.goes_by("MQTT")
+
+        stream.every_task_ended_well()
+        stream.every_task_ran_once()
+        await plant.every_task_has_one_end(frozenset(stream.task_ids.values()))
+        assert worker.is_alive
 
 
 async def test_what_waits_at_the_broker_for_a_node_that_is_cut_off_from_it_goes_by_the_next_way_and_runs_once(
