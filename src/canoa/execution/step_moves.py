@@ -72,12 +72,14 @@ class StepLost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepDue(msgspec.Struct, frozen=True, kw_only=True):
-    """Its time has come, if it still has that `due_ms`: the next attempt, another look for a node, or a time-out."""
+    """Its time has come, if it still has that `due_ms`: the next attempt, another look for a node, or a time-out.
+    `back_ms`: or it may never come, since the clock by which it was set has been set back by so much."""
 
     task_id: TaskId
     step: int
     due_ms: int
     now_ms: int
+    back_ms: int = 0
 
 
 class CancelTask(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,5 +91,13 @@ def out_for_ms(sent: AttemptRow) -> int:
     return (sent.ended_ms or sent.sent_ms) - sent.sent_ms
 
 
+def ready_after_ms(ready_ms: int, now_ms: int, back_ms: int, *, is_retry: bool) -> int:
+    """When a step that waits is ready, after the clock was set back. A caller's own time for the first attempt holds;
+    what was waited for by that clock is waited for as long as it was meant to be."""
+    if ready_ms <= now_ms + back_ms:  # it was ready before
+        return min(ready_ms, now_ms)
+    return ready_ms - back_ms if is_retry else ready_ms
+
+
 def has_gone_back(due_ms: int | None, now_ms: int) -> bool:
     return due_ms is not None and due_ms > now_ms + 2 * LOOK_MS

@@ -41,6 +41,7 @@ from canoa.execution.step_rules import (
     limit_ms,
     look_again_ms,
     out_for_ms,
+    ready_after_ms,
     said_by,
 )
 from canoa.vocabulary import ActionName, NodeId
@@ -128,9 +129,10 @@ class Course:
             return Effect(verdict=Verdict.UNKNOWN if step is None else Verdict.LATE)
         self._effect.action = self.outline.steps[step.step].action
         if step.state == SENT:
-            self._look_at_sent(step, move.now_ms, is_unsent=is_unsent)
+            is_anew = is_unsent or move.back_ms > 0 or has_gone_back(step.due_ms, move.now_ms)
+            self._look_at_sent(step, move.now_ms, is_anew=is_anew)
         else:
-            self._look_at_waiting(step, move.now_ms)
+            self._look_at_waiting(step, move.now_ms, back_ms=move.back_ms)
         return self._finished(move.now_ms)
 
     def cancel(self, now_ms: int) -> Effect:
@@ -222,11 +224,12 @@ class Course:
 
     # --- Timers -------------------------------------------------------------------------------------
 
-    def _look_at_sent(self, step: StepRecord, now_ms: int, *, is_unsent: bool) -> None:
+    def _look_at_sent(self, step: StepRecord, now_ms: int, *, is_anew: bool) -> None:
+        """`is_anew`: its time begins now: it has not left, or nobody knows when it did."""
         if step.node_id is None:
-            self._look_at_restored(step, now_ms, is_unsent=is_unsent)
+            self._look_at_restored(step, now_ms, is_anew=is_anew)
             return
-        if is_unsent or has_gone_back(step.due_ms, now_ms):
+        if is_anew:
             self._send_from(step, now_ms)
         limit_ms = self._limit_now_ms(step)
         if limit_ms is None or now_ms < limit_ms:
@@ -238,9 +241,9 @@ class Course:
         self._close(step, Outcome.TIMED_OUT.value, now_ms, error=error)
         self._failed(step, Outcome.TIMED_OUT, rules.TimedOut(), error, now_ms=now_ms)
 
-    def _look_at_restored(self, step: StepRecord, now_ms: int, *, is_unsent: bool) -> None:
+    def _look_at_restored(self, step: StepRecord, now_ms: int, *, is_anew: bool) -> None:
         """Nobody knows where it is: see `step_restoring.py`."""
-        if is_unsent or has_gone_back(step.due_ms, now_ms):
+        if is_anew:
             self._arm(step, now_ms + ANSWERED_WITHIN_MS, now_ms)
             return
         self._effect.cancel += (self._request_id(step),)
@@ -266,9 +269,11 @@ class Course:
         began_ms = max(sent_ms, min(answered_ms, queued_until_ms), since_ms)
         return step.limit_ms + began_ms - sent_ms
 
-    def _look_at_waiting(self, step: StepRecord, now_ms: int) -> None:
+    def _look_at_waiting(self, step: StepRecord, now_ms: int, *, back_ms: int) -> None:
         if step.ready_ms is None or has_gone_back(step.due_ms, now_ms):
             step.ready_ms = now_ms
+        elif back_ms:
+            step.ready_ms = ready_after_ms(step.ready_ms, now_ms, back_ms, is_retry=bool(step.story))
         if now_ms < step.ready_ms:
             self._arm(step, step.ready_ms, now_ms)
         else:

@@ -10,7 +10,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from canoa.clock import now_ms
+from canoa.clock import elapsed_ms, now_ms
 from canoa.errors import CanoaError
 from canoa.execution.step_moves import StepDue, Verdict
 from canoa.logs import get_logger
@@ -32,6 +32,9 @@ TICK_MS: Final = 20
 LEASE: Final = "manager.timers"
 LEASE_S: Final = 5.0
 """Shorter replaces a killed manager sooner, and asks the store more."""
+
+BACK_MS: Final = 1_000
+"""So much sooner than before, and the clock was set; what is less, a clock that is kept right does now and then."""
 
 ASK_EVERY_S: Final = LEASE_S / 3
 PAGE: Final = 500
@@ -59,6 +62,8 @@ class Timers:
         self._near: set[int] = set()  # ticks at which to look
         self._rung = asyncio.Event()
         self._is_ours = False
+        self._ahead_ms = now_ms() - elapsed_ms()  # the wall clock, of one that nobody sets
+        self._back_ms = 0  # by how much it was set back, as long as steps wait for the time that it showed
         self._ask_at_s = 0.0  # by the loop's clock
 
     @property
@@ -81,9 +86,12 @@ class Timers:
                     await self._rung.wait()
             is_rung = self._rung.is_set()
             self._rung.clear()
+            self._look_at_clock()
             try:
                 if await self._may_look() or is_rung:
                     await self.look()
+                if self._back_ms:
+                    await self._begin_anew()
             except CanoaError as exc:
                 log.warning("timers_wait", reason=str(exc))
                 self._on_trouble(exc)
@@ -95,6 +103,24 @@ class Timers:
             moved = await asyncio.gather(*map(self._move, due))
             if len(due) < PAGE or not any(moved):
                 return
+
+    def _look_at_clock(self) -> None:
+        ahead_ms = now_ms() - elapsed_ms()
+        if ahead_ms < self._ahead_ms - BACK_MS:
+            self._back_ms += self._ahead_ms - ahead_ms
+            log.warning("clock_went_back", seconds=round((self._ahead_ms - ahead_ms) / 1000))
+        self._ahead_ms = ahead_ms
+
+    async def _begin_anew(self) -> None:
+        """All times that were set by the clock as it was: they would come too late. Whoever looks does it for all."""
+        after: Due | None = None
+        while self._is_ours:
+            page = await self._store.open_steps(limit=PAGE, after=after)
+            await asyncio.gather(*(self._move(each, back_ms=self._back_ms) for each in page if each.due_ms))
+            if len(page) < PAGE:
+                break
+            after = page[-1]
+        self._back_ms = 0
 
     async def restore(self) -> None:
         """Whoever looked before may have been killed, with steps out of which no row says so. Whoever begins to look
@@ -109,8 +135,8 @@ class Timers:
             with suppress(CanoaError):
                 await self._store.release(LEASE, self._owner)
 
-    async def _move(self, due: Due) -> bool:
-        move = StepDue(task_id=due.task_id, step=due.step, due_ms=due.due_ms, now_ms=now_ms())
+    async def _move(self, due: Due, *, back_ms: int = 0) -> bool:
+        move = StepDue(task_id=due.task_id, step=due.step, due_ms=due.due_ms, now_ms=now_ms(), back_ms=back_ms)
         try:
             return (await self._moving.apply(move)).verdict is Verdict.TAKEN
         except CanoaError as exc:

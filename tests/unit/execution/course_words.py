@@ -151,8 +151,9 @@ def lost(course: steps.Course, at: int, *, now_ms: int = NOW_MS, is_returned: bo
     )
 
 
-def due(course: steps.Course, at: int, *, now_ms: int | None = None) -> StepDue:
-    """Its timer, on time."""
+def due(course: steps.Course, at: int, *, now_ms: int | None = None, back_ms: int = 0) -> StepDue:
+    """Its timer, on time; or because the clock was set back."""
     due_ms = course.steps[at].due_ms
     assert due_ms is not None
-    return StepDue(task_id=TASK, step=at, due_ms=due_ms, now_ms=due_ms if now_ms is None else now_ms)
+    now_ms = due_ms if now_ms is None else now_ms
+    return StepDue(task_id=TASK, step=at, due_ms=due_ms, now_ms=now_ms, back_ms=back_ms)

@@ -315,6 +315,52 @@ def test_a_wait_set_by_a_clock_that_has_gone_back_is_over() -> None:
     assert course.due(due(course, 0, now_ms=NOW_MS - 48 * HOUR_MS)).sends == [0]
 
 
+def test_a_retry_waits_as_long_as_it_was_to_after_its_clock_was_set_back() -> None:
+    course = course_of(plan_of((), retries=1))
+    course.begin(NOW_MS)
+    course.end(answer(course, 0, Outcome.FAILED))
+    wait_ms = (course.steps[0].ready_ms or 0) - NOW_MS
+    earlier_ms = NOW_MS - HOUR_MS
+
+    course.due(due(course, 0, now_ms=earlier_ms, back_ms=HOUR_MS))
+    assert course.steps[0].due_ms == course.steps[0].ready_ms == earlier_ms + wait_ms
+    effect = course.due(due(course, 0))
+
+    assert effect.sends == [0]
+
+
+def test_an_attempt_that_is_out_has_its_whole_time_after_its_clock_was_set_back() -> None:
+    course = course_of(plan_of(()), timeout_s=30.0)
+    course.begin(NOW_MS)
+    span_ms = (course.steps[0].due_ms or 0) - NOW_MS
+    earlier_ms = NOW_MS + 10_000 - HOUR_MS
+
+    effect = course.due(due(course, 0, now_ms=earlier_ms, back_ms=HOUR_MS))
+
+    assert effect.cancel == ()
+    assert course.steps[0].due_ms == earlier_ms + span_ms
+
+
+def test_a_step_that_no_node_can_have_is_looked_at_again_after_its_clock_was_set_back() -> None:
+    course = course_of(plan_of(()), nodes=())
+    course.begin(NOW_MS)
+    course.route.nodes = ["a"]
+
+    effect = course.due(due(course, 0, now_ms=NOW_MS - HOUR_MS, back_ms=HOUR_MS))
+
+    assert effect.sends == [0]
+
+
+def test_a_caller_s_own_time_holds_whatever_happens_to_the_clock() -> None:
+    course = course_of(plan_of(()))
+    course.begin(NOW_MS, not_before_ms=NOW_MS + 5_000)
+
+    effect = course.due(due(course, 0, now_ms=NOW_MS - HOUR_MS, back_ms=HOUR_MS))
+
+    assert effect.sends == []
+    assert course.steps[0].ready_ms == NOW_MS + 5_000
+
+
 def test_a_look_before_its_time_sends_nothing() -> None:
     course = course_of(plan_of(()))
     course.begin(NOW_MS, not_before_ms=NOW_MS + 2 * LOOK_MS)

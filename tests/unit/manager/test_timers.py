@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from canoa.errors import CanoaError
 
 
+HOUR_MS = 3_600_000
+
+
 class Rows:
     """Due steps, and who may look for them."""
 
@@ -40,6 +43,10 @@ class Rows:
         if self.trouble:
             raise StoreUnreachable("no link")
         return [each for each in self.due if each.due_ms <= now_ms][:limit]
+
+    async def open_steps(self, *, limit: int, after: Due | None = None) -> list[Due]:
+        known = sorted(self.due, key=lambda each: each.task_id)
+        return [each for each in known if after is None or each.task_id > after.task_id][:limit]
 
     async def lease(self, name: str, owner: str, *, now_ms: int, for_ms: int) -> Lease | None:
         if self.is_away:
@@ -174,3 +181,33 @@ async def test_a_store_that_is_away_is_told_without_any_work_and_so_is_its_retur
         assert not told.written.is_set()
         rows.is_away = False
         await asyncio.wait_for(told.written.wait(), 5)
+
+
+async def test_times_set_by_a_clock_that_was_set_back_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timers_module, "PAGE", 10)
+    rows = Rows(is_leased=True)
+    moves = Moves(rows)
+    rows.due = due(25, in_ms=2_000)
+
+    async with running(rows, moves):
+        await asyncio.wait_for(rows.looked.wait(), 5)
+        assert moves.moved == []
+        monkeypatch.setattr(timers_module, "now_ms", lambda: now_ms() - HOUR_MS)
+        await asyncio.wait_for(moves.all_moved.wait(), 5)
+
+    assert len(moves.moved) == 25
+    assert {round(each.back_ms, -3) for each in moves.moved} == {HOUR_MS}
+
+
+async def test_a_manager_that_does_not_look_leaves_times_as_they_are_when_its_clock_is_set_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = Rows(is_leased=False)
+    moves = Moves(rows)
+    rows.due = due(3, in_ms=2_000)
+
+    async with running(rows, moves):
+        monkeypatch.setattr(timers_module, "now_ms", lambda: now_ms() - HOUR_MS)
+        await asyncio.sleep(3 * timers_module.LOOK_EVERY_S)  # nothing to await: nothing shall happen
+
+    assert moves.moved == []
