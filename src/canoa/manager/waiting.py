@@ -32,16 +32,21 @@ class Waiting(NamedTuple):
 
     def after(self, before: Waiting) -> Waiting:
         """In the place of an earlier one. The farewell of yet another node, such as the last will of a predecessor, is
-        nothing to the one that waits."""
+        nothing to the one that waits; nor is one that ends less than that."""
         known, claim = before.claim, self.claim
-        if claim.actions or not known.actions:
+        if claim.actions:
             return self.joined(known)._instead_of(before)
+        if not known.actions:
+            return before._with(self) if _ends_less(claim, known) else self._instead_of(before)
         if ways := closes(known, claim):
             return self._replace(claim=without(known, ways))._instead_of(before)
         if may_leave(known, claim):
             return self._instead_of(before)
-        self.settle()
-        return before
+        return before._with(self)
+
+    def _with(self, later: Waiting) -> Waiting:
+        later.settle()
+        return self
 
     def _instead_of(self, before: Waiting) -> Waiting:
         """The same node's deliveries stay to be answered, and another one's must come again."""
@@ -52,6 +57,12 @@ class Waiting(NamedTuple):
         if not is_one:
             return self
         return Waiting(self.claim, before.deliveries | self.deliveries, before.by | self.by)
+
+
+def _ends_less(farewell: NodeRow, whole: NodeRow) -> bool:
+    """One way of a node that has said goodbye with all of them: over MQTT 3.1.1 it cannot even name its instance."""
+    is_its_own = farewell.instance in (whole.instance, "")
+    return bool(whole.instance) and not whole.closed and is_its_own and (not farewell.instance or bool(farewell.closed))
 
 
 def waiting_for(claim: NodeRow, delivery: Delivery) -> Waiting:

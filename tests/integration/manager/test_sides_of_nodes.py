@@ -178,6 +178,18 @@ async def test_a_farewell_by_any_way_is_the_whole_nodes(memory_town: Town, sides
     await memory_town.until(lambda: not sides.manager.catalogue.rows[GW].actions)
 
 
+@pytest.mark.parametrize("is_bare", [True, False], ids=["bare", "last will"])
+async def test_a_farewell_is_the_whole_nodes_also_where_one_of_its_topic_is_right_behind_it(
+    memory_town: Town, sides: Sides, is_bare: bool
+) -> None:
+    await sides.join()
+
+    sides.say(AMQP, actions=[])
+    sides.bring(bare(actions=[]) if is_bare else words(by=MQTT_LINK, actions=[], closed="MQTT"))
+
+    await memory_town.until(lambda: not sides.manager.catalogue.rows[GW].actions)
+
+
 async def test_a_canary_goes_by_the_way_in_use(memory_town: Town, sides: Sides) -> None:
     await sides.join()
     sides.say(HTTP, closed="AMQP")
